@@ -1,0 +1,48 @@
+# Two commands do everything: `make run` serves, `make test` tests. Each makes what it needs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SOURCES := $(shell find src -name '*.py')
+# Two cores are what CI has; a laptop may say JOBS=8.
+JOBS ?= 2
+
+.PHONY: help test lint types test-interpreted test-compiled compiled bench clean
+
+help:
+	@sed -n 's/^## //p' $(MAKEFILE_LIST)
+
+$(VENV)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q --upgrade pip
+	MAINSTEM_COMPILE=0 $(BIN)/pip install -q -e '.[dev]'
+	@touch $@
+
+build/compiled/.ready: $(VENV)/.ready setup.py $(SOURCES)
+	MAINSTEM_COMPILE=auto $(BIN)/python setup.py -q build --build-lib build/compiled
+	@touch $@
+
+## make compiled          build the hot modules with mypyc into build/compiled
+compiled: build/compiled/.ready
+
+## make test              lint, types, and all tests, both interpreted and compiled
+test: lint types test-interpreted test-compiled
+
+## make lint              ruff and the import contracts
+lint: $(VENV)/.ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+## make types             mypy, strict
+types: $(VENV)/.ready
+	$(BIN)/mypy
+
+test-interpreted: $(VENV)/.ready
+	MAINSTEM_EXPECT=interpreted PYTHONPATH=src $(BIN)/python -m pytest -n $(JOBS) -m 'not campaign'
+
+test-compiled: build/compiled/.ready
+	MAINSTEM_EXPECT=compiled PYTHONPATH=build/compiled $(BIN)/python -m pytest -n $(JOBS) -m 'not campaign'
+
+## make clean             remove what was built
+clean:
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,145 @@
+"""The file interface on Linux, one system call a method."""
+
+import errno
+import fcntl
+import os
+from collections.abc import Sequence
+
+from mypy_extensions import i64
+
+from mainstem.storage.fs import File, FileSystem, Lock
+
+_IOV_MAX = 1024
+
+
+class PosixFile(File):
+    def __init__(self, path: str, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+
+    def read_at(self, position: i64, size: i64) -> bytes:
+        data = os.pread(self._descriptor, size, position)
+        if len(data) == size or not data:
+            return data
+        # A read may stop short of the end of the file (2 GB limit, a signal): go on until it really ends.
+        parts = [data]
+        got: i64 = len(data)
+        while got < size:
+            data = os.pread(self._descriptor, size - got, position + got)
+            if not data:
+                break
+            parts.append(data)
+            got += len(data)
+        return b"".join(parts)
+
+    def read_cached(self, position: i64, size: i64) -> bytes | None:
+        buffer = bytearray(size)
+        try:
+            got = os.preadv(self._descriptor, [buffer], position, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno == errno.EOPNOTSUPP:  # a file system without RWF_NOWAIT (tmpfs is in memory anyway)
+                return self.read_at(position, size)
+            raise
+        if got < size and position + got < self.size():
+            return None
+        return bytes(memoryview(buffer)[:got]) if got < size else bytes(buffer)
+
+    def write_at(self, position: i64, buffers: Sequence[bytes | memoryview]) -> None:
+        wanted: i64 = 0
+        for buffer in buffers:
+            wanted += len(buffer)
+        if len(buffers) <= _IOV_MAX:
+            written = os.pwritev(self._descriptor, buffers, position)
+            if written == wanted:
+                return
+        else:
+            written = 0
+        rest = memoryview(b"".join(buffers))[written:]
+        while rest:
+            position_now = position + wanted - len(rest)
+            rest = rest[os.pwrite(self._descriptor, rest, position_now) :]
+
+    def size(self) -> i64:
+        return os.fstat(self._descriptor).st_size
+
+    def truncate(self, size: i64) -> None:
+        os.ftruncate(self._descriptor, size)
+
+    def sync(self) -> None:
+        os.fdatasync(self._descriptor)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def descriptor(self) -> int:
+        return self._descriptor
+
+
+class PosixLock(Lock):
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        os.close(self._descriptor)
+
+
+class PosixFileSystem(FileSystem):
+    def open(self, path: str, create: bool = False) -> File:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return PosixFile(path, os.open(path, flags, 0o644))
+
+    def list_directory(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def is_directory(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def file_size(self, path: str) -> i64:
+        return os.stat(path).st_size
+
+    def modified_ms(self, path: str) -> i64:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def make_directory(self, path: str) -> None:
+        os.mkdir(path)
+
+    def rename(self, source: str, target: str) -> None:
+        os.rename(source, target)
+
+    def remove(self, path: str) -> None:
+        os.remove(path)
+
+    def remove_directory(self, path: str) -> None:
+        os.rmdir(path)
+
+    def sync_directory(self, path: str) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def lock(self, path: str) -> Lock:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            # fcntl's kind of lock, because that is the kind Kafka takes: the two must exclude each other.
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            raise BlockingIOError(f"{path} is held by another process") from error
+        return PosixLock(descriptor)
+
+    def usable_bytes(self, path: str) -> i64:
+        found = os.statvfs(path)
+        return found.f_bavail * found.f_frsize
+
+    def total_bytes(self, path: str) -> i64:
+        found = os.statvfs(path)
+        return found.f_blocks * found.f_frsize
