@@ -13,6 +13,11 @@ from setuptools import setup
 # One list, and nothing else decides what is compiled. A module belongs here when it runs per batch or per record.
 COMPILED = [
     "src/mainstem/protocol/batch.py",
+    "src/mainstem/protocol/fetch.py",
+    "src/mainstem/protocol/framing.py",
+    "src/mainstem/protocol/headers.py",
+    "src/mainstem/protocol/primitives.py",
+    "src/mainstem/protocol/produce.py",
     "src/mainstem/storage/fs.py",
     "src/mainstem/storage/posix.py",
 ]
