@@ -30,6 +30,9 @@ DECODE_FAULTS: Final = (struct.error, IndexError)
 STRING_BYTES_MAX: Final = 0x7FFF
 REMEMBERED_ARRAY_MAX: Final = 256
 ONE_BYTE_VARINT_MAX: Final = 127
+# A byte before a nullable struct says whether there is one: 1, or this. A tagged field has its own idea of null.
+NULL_STRUCT: Final = b"\xff"
+NULL_TAGGED_STRUCT: Final = b"\x00"
 
 Encoder = Callable[[Any, Callable[[bytes], None]], None]
 Decoder = Callable[[bytes, int], tuple[Any, int]]
@@ -225,7 +228,7 @@ class _EncoderSource(_Source):
         if field.array:
             self.array(field, value, path, nullable)
         elif field.struct is not None:
-            self.nested(field.struct, value, path, nullable)
+            self.nested(field.struct, value, path, nullable, field.tagged_in(self.version))
         else:
             assert field.kind is not None
             self.scalar(field.kind, value, path, nullable, self.flexible and not field.spec.legacy)
@@ -314,14 +317,14 @@ class _EncoderSource(_Source):
             self.depth -= 1
         self.pending = []
 
-    def nested(self, cls: type[Struct], value: str, path: str, nullable: bool) -> None:
+    def nested(self, cls: type[Struct], value: str, path: str, nullable: bool, tagged: bool) -> None:
         inner = self.new_name("inner")
         self.line(f"{inner} = {value}")
         if not nullable:
             self.struct(cls, inner, path)
             return
         self.flush()
-        self.line(f"if {inner} is None: {self.put}(b'\\xff')")
+        self.line(f"if {inner} is None: {self.put}({(NULL_TAGGED_STRUCT if tagged else NULL_STRUCT)!r})")
         self.line("else:")
         self.depth += 1
         self.pending.append(("b", "1"))
@@ -412,18 +415,18 @@ class _DecoderSource(_Source):
         if field.array:
             self.array(field, target, path, nullable)
         elif field.struct is not None:
-            self.nested(field.struct, target, path, nullable)
+            self.nested(field.struct, target, path, nullable, field.tagged_in(self.version))
         else:
             assert field.kind is not None
             self.scalar(field.kind, target, path, nullable, self.flexible and not field.spec.legacy)
 
-    def length(self, code: str, compact: bool, limit: str = "") -> str:
+    def length(self, code: str, compact: bool) -> str:
         """Reads a length together with what is pending before it; one more than it where it is compact."""
         length = self.new_name("length")
         self.pending.append(("B" if compact else code, length))
         self.flush()
         if compact:
-            self.line(f"if {length} > {ONE_BYTE_VARINT_MAX}: {length}, at = read_uvarint(data, at - 1){limit}")
+            self.line(f"if {length} > {ONE_BYTE_VARINT_MAX}: {length}, at = read_uvarint(data, at - 1)")
         return length
 
     def scalar(self, kind: Kind, target: str, path: str, nullable: bool, compact: bool) -> None:
@@ -481,13 +484,13 @@ class _DecoderSource(_Source):
         if nullable:
             self.depth -= 1
 
-    def nested(self, cls: type[Struct], target: str, path: str, nullable: bool) -> None:
+    def nested(self, cls: type[Struct], target: str, path: str, nullable: bool, tagged: bool) -> None:
         inner = self.new_name("inner")
         if nullable:
             marker = self.new_name("marker")
             self.pending.append(("b", marker))
             self.flush()
-            self.line(f"if {marker} < 0: {target} = None")
+            self.line(f"if {marker} {'<=' if tagged else '<'} 0: {target} = None")
             self.line("else:")
             self.depth += 1
         self.struct(cls, inner, path)
