@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from mainstem.protocol import fetch, produce
-from mainstem.protocol.codec import Field, fields_of
 from mainstem.protocol.errors import RemoteError
+from mainstem.protocol.fields import Field, fields_of
 from mainstem.protocol.headers import read_request_header
 from mainstem.protocol.messages.record_framing import GROUP_RECORDS, decode_metadata_record, encode_metadata_record
 from mainstem.protocol.schema import Message, Struct

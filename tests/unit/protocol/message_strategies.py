@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from mainstem.protocol.api import APIS
-from mainstem.protocol.codec import Field, fields_of
+from mainstem.protocol.fields import Field, fields_of
 from mainstem.protocol.messages import consumer_protocol, control, headers, principal, raft
 from mainstem.protocol.messages.record_framing import GROUP_RECORDS, SHARE_RECORDS, TXN_RECORDS, metadata_record_types
 from mainstem.protocol.schema import Message, Struct

@@ -21,7 +21,7 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 from kio.serial._introspect import EntityField, EntityTupleField, classify_field
 
-from mainstem.protocol.codec import Field, fields_of
+from mainstem.protocol.fields import Field, fields_of
 from mainstem.protocol.schema import Message, Struct
 from tests.unit.protocol.message_strategies import KINDS, other_messages, rpc_messages, values, versions_of
 
