@@ -15,6 +15,7 @@ COMPILED = [
     "src/mainstem/protocol/batch.py",
     "src/mainstem/protocol/builder.py",
     "src/mainstem/protocol/compression.py",
+    "src/mainstem/protocol/control.py",
     "src/mainstem/protocol/records.py",
     "src/mainstem/protocol/varint.py",
     "src/mainstem/storage/fs.py",
