@@ -127,7 +127,8 @@ class ReadJob:
 
     def _run(self, cached: bool) -> None:
         index, log = self._index, self._log
-        assert index is not None and log is not None, "pin first"
+        assert index is not None, "pin first"
+        assert log is not None, "pin first"
         size: i64 = self.segment.size
         if self.found is None:
             self.found = self.segment.locate_in(index, log, size, self.offset, cached)

@@ -21,6 +21,7 @@ from mainstem.protocol.batch import HEADER_BYTES, NO_TIMESTAMP, RECORDS_AT, STAM
 from mainstem.protocol.builder import recompress, rewrite_header
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.records import RecordsSummary, batch_body, iterate_records, walk_records
+from mainstem.protocol.varint import add_i64
 
 KEEP_CODEC: Final = -1
 CODECS: Final = {"producer": -1, "uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
@@ -151,8 +152,8 @@ def _check_records(batch: BatchView, rules: BatchRules, now_ms: i64, recompresse
         summary: RecordsSummary = walk_records(buffer, start, end, batch.record_count)
         has_null_key = summary.has_null_key
         if not batch.is_log_append_time:
-            oldest = base + summary.min_timestamp_delta
-            newest = base + summary.max_timestamp_delta
+            oldest = add_i64(base, summary.min_timestamp_delta)
+            newest = add_i64(base, summary.max_timestamp_delta)
     if rules.is_log_append_time:
         suspicious: bool = batch.is_log_append_time
     else:
@@ -166,8 +167,7 @@ def _reject_bad_records(batch: BatchView, rules: BatchRules, now_ms: i64) -> Non
     """Looks at each record and raises for those that are not allowed, if there are any."""
     code = ErrorCode.INVALID_RECORD
     errors: list[tuple[int, str]] = []
-    index: int = 0
-    for record in iterate_records(batch):
+    for index, record in enumerate(iterate_records(batch)):
         timestamp: i64 = record.timestamp
         if rules.compact and record.key is None:
             errors.append((index, "a compacted topic takes no record without a key"))
@@ -178,7 +178,6 @@ def _reject_bad_records(batch: BatchView, rules: BatchRules, now_ms: i64) -> Non
         elif batch.is_log_append_time:
             code = ErrorCode.INVALID_TIMESTAMP
             errors.append((index, "a producer may not use LogAppendTime"))
-        index += 1
         if len(errors) >= _ERRORS_MAX:
             break
     if errors:
