@@ -4,7 +4,8 @@ import time
 from random import Random
 
 from confluent_kafka import KafkaException, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 TOPICS: dict[str, dict[str, str]] = {
     "plain": {"segment.bytes": "1048576", "index.interval.bytes": "4096"},
@@ -73,7 +74,9 @@ def _batch(
     for _ in range(records):
         value = rng.randbytes(rng.randint(value_min, value_max) // 2).hex().encode()
         key = rng.choice([None, b"", b"key", rng.randbytes(8)])
-        extra = [("h", b"1"), ("empty", None)] if headers and rng.random() < 0.3 else None
+        extra: list[tuple[str, str | bytes | None]] | None = None
+        if headers and rng.random() < 0.3:
+            extra = [("h", b"1"), ("empty", None)]
         producer.produce(topic, value=value, key=key, headers=extra)
     assert producer.flush(30) == 0
 
