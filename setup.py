@@ -13,6 +13,10 @@ from setuptools import setup
 # One list, and nothing else decides what is compiled. A module belongs here when it runs per batch or per record.
 COMPILED = [
     "src/mainstem/protocol/batch.py",
+    "src/mainstem/protocol/builder.py",
+    "src/mainstem/protocol/compression.py",
+    "src/mainstem/protocol/records.py",
+    "src/mainstem/protocol/varint.py",
     "src/mainstem/storage/fs.py",
     "src/mainstem/storage/posix.py",
 ]
