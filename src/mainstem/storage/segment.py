@@ -142,7 +142,13 @@ class Segment:
         return 0 <= relative <= RELATIVE_MAX
 
     def should_roll(
-        self, bytes_max: i64, age_max_ms: i64, incoming_bytes: i64, incoming_timestamp: i64, last_offset: i64, now_ms: i64
+        self,
+        bytes_max: i64,
+        age_max_ms: i64,
+        incoming_bytes: i64,
+        incoming_timestamp: i64,
+        last_offset: i64,
+        now_ms: i64,
     ) -> bool:
         """Whether a new segment must begin before batches of `incoming_bytes` that end at `last_offset`."""
         if self.size > bytes_max - incoming_bytes:
