@@ -57,6 +57,7 @@ def _producer(bootstrap: str, settings: dict[str, str | int | bool] | None = Non
             "bootstrap.servers": bootstrap,
             "linger.ms": 1000,  # `flush` sends at once: what was produced before it becomes one batch
             "message.max.bytes": 2_000_000,
+            "log_level": 0,  # the producer that is left open complains of the stopped broker until the process ends
             **(settings or {}),
         }
     )

@@ -13,9 +13,9 @@ checkpoint files, and closes everything at a clean stop. Rules:
   is there or the partition is.
 - The marker of a clean stop is written only where everything in the directory was loaded and closed without an error.
 
-- A recovery point on disk is never higher than what is synced. So a truncation below it is followed by
-  `checkpoint(RECOVERY_POINTS)` before the next append, and a partition created under the name of a deleted one first
-  removes what the checkpoint files say about the old one.
+- A recovery point on disk is never higher than what is synced. So `lower_recovery_point` comes before a truncation,
+  and a partition created under the name of a deleted one first removes what the checkpoint files say about the old
+  one.
 
 What blocks is a job (`Collected.write`, `Removal.run`): made on the event loop, run in an executor, one at a time for
 each directory; its OSError goes to `take_offline`. `checkpoint` and `remove_deleted` do all of it in one go.
@@ -36,7 +36,7 @@ from mainstem.storage.partition_metadata import read_topic_id, write_topic_id
 
 
 class DirectoryLog(Protocol):
-    """What is asked of a log here."""
+    """What is asked of a log here; `storage.log.Log` has it."""
 
     @property
     def recovery_point(self) -> int: ...
@@ -46,7 +46,7 @@ class DirectoryLog(Protocol):
     def log_start(self) -> int: ...
     @property
     def first_base_offset(self) -> int: ...
-    def close(self) -> None: ...
+    def close(self, now_ms: int) -> None: ...
     def abandon(self) -> None: ...
 
 
@@ -354,6 +354,19 @@ class LogDirs(Generic[LogT]):
         for directory in self.online:
             self._write_checkpoint(directory, name)
 
+    def lower_recovery_point(self, topic: str, partition: int, offset: int) -> None:
+        """Before a truncation to `offset`: what is written there afterwards is not durable. Blocks if need be."""
+        key = (topic, partition)
+        directory = self._homes[key]
+        if directory.checkpoints[RECOVERY_POINTS].get(key, 0) > offset:
+            offsets = self._offsets(directory, RECOVERY_POINTS)
+            offsets[key] = min(offsets[key], offset)
+            try:
+                directory.write_checkpoint(RECOVERY_POINTS, offsets)
+            except OSError as error:
+                self.take_offline(directory, error)
+                raise StorageError(directory.path, str(error)) from error
+
     def _write_checkpoint(self, directory: LogDirectory, name: str) -> None:
         try:
             directory.write_checkpoint(name, self._offsets(directory, name))
@@ -362,13 +375,13 @@ class LogDirs(Generic[LogT]):
 
     # Stop
 
-    def close(self, broker_epoch: int) -> None:
+    def close(self, broker_epoch: int, now_ms: int) -> None:
         """The clean stop: closes all logs, writes all checkpoints, and marks each directory that is whole. Blocks."""
         for directory in self.online:
             whole = self._loaded
             for key in directory.partitions:
                 if directory.offline is None:
-                    whole = self._close_log(directory, key) and whole
+                    whole = self._close_log(directory, key, now_ms) and whole
             for name in (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS):
                 if directory.offline is None:
                     self._write_checkpoint(directory, name)
@@ -381,12 +394,12 @@ class LogDirs(Generic[LogT]):
             directory.abandon()
         self.logs.clear()
 
-    def _close_log(self, directory: LogDirectory, key: TopicPartition) -> bool:
+    def _close_log(self, directory: LogDirectory, key: TopicPartition, now_ms: int) -> bool:
         log = self.logs.get(key)
         if log is None:
             return False
         try:
-            log.close()
+            log.close(now_ms)
         except StorageError as error:
             if isinstance(error.__cause__, OSError):
                 self.take_offline(directory, error.__cause__)

@@ -38,7 +38,7 @@ class FakeLog:
     closed: str = ""
     fail_close: Exception | None = None
 
-    def close(self) -> None:
+    def close(self, now_ms: int) -> None:
         if self.fail_close is not None:
             raise self.fail_close
         self.closed = "closed"
@@ -91,7 +91,7 @@ def test_an_empty_directory_opens_and_stops_cleanly() -> None:
     disk = new_disk("/a", "/b")
     dirs = new_dirs(disk)
     assert dirs.previous_broker_epoch == -1
-    dirs.close(broker_epoch=7)
+    dirs.close(broker_epoch=7, now_ms=0)
     assert disk.list_directory("/a") == [
         ".kafka_cleanshutdown",
         "log-start-offset-checkpoint",
@@ -137,7 +137,7 @@ def test_offsets_are_checkpointed_and_handed_to_the_logs() -> None:
     assert [places["t", n].high_watermark for n in range(2)] == [8, 8]
     assert [places["t", n].log_start for n in range(2)] == [0, 5]
     assert not places["t", 0].clean
-    again.close(broker_epoch=1)
+    again.close(broker_epoch=1, now_ms=0)
     assert all(log.place.clean for log in new_dirs(disk).logs.values())
 
 
@@ -156,7 +156,7 @@ def test_a_crash_while_loading_does_not_look_clean() -> None:
     dirs = new_dirs(disk, "/a")
     for partition in range(3):
         dirs.create("t", partition, TOPIC_ID, is_new=True)
-    dirs.close(broker_epoch=1)
+    dirs.close(broker_epoch=1, now_ms=0)
     loading = LogDirs(disk, Random(1), ["/a"], CLUSTER, 1, open_fake).load(now_ms=0)
     assert next(loading).clean
     for kept in every_survival(disk.unsynced()):
@@ -170,10 +170,10 @@ def test_a_stop_while_loading_leaves_no_marker() -> None:
     dirs = new_dirs(disk, "/a")
     for partition in range(3):
         dirs.create("t", partition, TOPIC_ID, is_new=True).recovery_point = 5
-    dirs.close(broker_epoch=1)
+    dirs.close(broker_epoch=1, now_ms=0)
     half = LogDirs(disk, Random(1), ["/a"], CLUSTER, 1, open_fake)
     next(half.load(now_ms=0))
-    half.close(broker_epoch=2)
+    half.close(broker_epoch=2, now_ms=0)
     again = new_dirs(disk, "/a")
     assert not any(log.place.clean for log in again.logs.values())
     assert [log.recovery_point for log in again.logs.values()] == [5, 5, 5]
@@ -210,6 +210,18 @@ def test_a_recreated_partition_does_not_inherit_the_recovery_point_of_the_delete
     assert places == {("t", 0): 0, ("t", 1): 77}
 
 
+def test_a_recovery_point_is_lowered_on_disk_before_a_truncation() -> None:
+    disk = new_disk("/a")
+    dirs = new_dirs(disk, "/a")
+    dirs.create("t", 0, TOPIC_ID, is_new=True).recovery_point = 100
+    dirs.create("t", 1, TOPIC_ID, is_new=True).recovery_point = 77
+    dirs.checkpoint(RECOVERY_POINTS)
+    dirs.lower_recovery_point("t", 0, 40)
+    disk.power_loss_keeping({})
+    places = {key: log.place.recovery_point for key, log in new_dirs(disk, "/a").logs.items()}
+    assert places == {("t", 0): 40, ("t", 1): 77}
+
+
 def test_strays_are_kept_and_not_opened() -> None:
     disk = new_disk("/a")
     dirs = new_dirs(disk, "/a")
@@ -228,7 +240,7 @@ def test_what_is_no_partition_is_left_alone() -> None:
         disk.make_directories(f"/a/{name}")
     dirs = new_dirs(disk, "/a")
     assert dirs.logs == {}
-    dirs.close(broker_epoch=1)
+    dirs.close(broker_epoch=1, now_ms=0)
     assert disk.is_directory("/a/__cluster_metadata-0")
 
 
@@ -250,7 +262,7 @@ def test_the_first_error_takes_a_directory_offline_and_nothing_is_written_there_
     with pytest.raises(StorageError, match="offline"):
         dirs.delete(*there[0], now_ms=0)
     dirs.create("t", 9, TOPIC_ID, is_new=True)
-    dirs.close(broker_epoch=3)
+    dirs.close(broker_epoch=3, now_ms=0)
     assert not [path for path in touched if path.startswith("/a")]
     assert disk.exists("/b/.kafka_cleanshutdown")
     assert not disk.exists("/a/.kafka_cleanshutdown")
@@ -283,7 +295,7 @@ def test_a_damaged_log_goes_offline_alone_and_its_recovery_point_is_kept() -> No
     dirs = new_dirs(disk, "/a")
     for partition in range(3):
         dirs.create("t", partition, TOPIC_ID, is_new=True).recovery_point = 40 + partition
-    dirs.close(broker_epoch=1)
+    dirs.close(broker_epoch=1, now_ms=0)
 
     def open_or_fail(place: LogPlace) -> FakeLog:
         if place.partition == 1:
@@ -293,7 +305,7 @@ def test_a_damaged_log_goes_offline_alone_and_its_recovery_point_is_kept() -> No
     again = new_dirs(disk, "/a", opener=open_or_fail)
     assert sorted(again.logs) == [("t", 0), ("t", 2)]
     assert "bad bytes" in again.failed_logs["t", 1]
-    again.close(broker_epoch=2)
+    again.close(broker_epoch=2, now_ms=0)
     assert not disk.exists("/a/.kafka_cleanshutdown")
     assert new_dirs(disk, "/a").logs["t", 1].recovery_point == 41
 
@@ -319,7 +331,7 @@ def test_a_log_that_does_not_close_leaves_no_marker() -> None:
     disk = new_disk("/a")
     dirs = new_dirs(disk, "/a")
     dirs.create("t", 0, TOPIC_ID, is_new=True).fail_close = OSError(errno.EIO, "no")
-    dirs.close(broker_epoch=1)
+    dirs.close(broker_epoch=1, now_ms=0)
     assert not disk.exists("/a/.kafka_cleanshutdown")
     assert dirs.directories[0].offline is not None
 
@@ -361,7 +373,7 @@ def test_a_directory_is_locked_while_it_is_used() -> None:
     dirs = new_dirs(disk, "/a")
     with pytest.raises(BlockingIOError):
         LogDirs(disk, Random(1), ["/a"], CLUSTER, 1, open_fake)
-    dirs.close(broker_epoch=1)
+    dirs.close(broker_epoch=1, now_ms=0)
     new_dirs(disk, "/a")
 
 
