@@ -158,7 +158,7 @@ class Partition:
             return
         if leader is not None and leader.wrote(log.log_end):
             self._advance(leader.high_watermark)
-        if log.rolled_unflushed:
+        if log.has_unflushed_roll:
             self._flush(rolled_only=True)
 
     def _advance(self, high_watermark: int) -> None:

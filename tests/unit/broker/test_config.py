@@ -3,7 +3,7 @@
 import pytest
 
 from mainstem.broker.config import BrokerConfig, ConfigError, Endpoint
-from mainstem.broker.properties import parse_properties
+from mainstem.storage.properties import parse_properties
 from mainstem.broker.settings import SETTINGS
 
 MINIMAL = {

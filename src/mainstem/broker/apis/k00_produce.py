@@ -4,6 +4,8 @@ v10 tells the current leader where it is another (KIP-951), v12 lets the broker 
 (KIP-890), v13 names topics by id. A request is read where it lies in its frame; each partition costs one append.
 """
 
+import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from mainstem.broker.context import RequestContext
@@ -70,7 +72,10 @@ def _append(
     waiting: "_Waiting",
 ) -> ProducePartitionResponse:
     try:
-        partition = _find(broker, version, topic, wanted.index)
+        if version >= _TOPIC_IDS_FROM:
+            partition = broker.partitions.find_by_id(topic.topic_id, wanted.index)
+        else:
+            partition = broker.partitions.find(topic.name, wanted.index)
         start, end = wanted.records_start, wanted.records_end
         if end - start < HEADER_BYTES:
             raise RemoteError(ErrorCode.INVALID_RECORD, "a partition's records are one batch, and there is none")
@@ -80,24 +85,10 @@ def _append(
     except RemoteError as error:
         return _failed(error, version, wanted.index)
     waiting.appended.append(partition)
-    answer = ProducePartitionResponse(
-        wanted.index, _NONE, result.base_offset, result.log_append_time, result.log_start
-    )
+    answer = ProducePartitionResponse(wanted.index, _NONE, result.base_offset, result.log_append_time, result.log_start)
     if request.acks == -1:
         waiting.wait_for(partition, result.last_offset + 1, answer)
     return answer
-
-
-def _find(broker: "Broker", version: int, topic: ProduceTopic, index: int) -> Partition:
-    if version >= _TOPIC_IDS_FROM:
-        partition = broker.partitions.get_by_id(topic.topic_id, index)
-        if partition is None:
-            raise broker.partitions.why_missing_id(topic.topic_id, index)
-    else:
-        partition = broker.partitions.get(topic.name, index)
-        if partition is None:
-            raise broker.partitions.why_missing(topic.name, index)
-    return partition
 
 
 def _failed(error: RemoteError, version: int, index: int) -> ProducePartitionResponse:
@@ -153,7 +144,7 @@ class _Waiting:
         self._request = request
         self._pending: list[tuple[Partition, int, ProducePartitionResponse]] = []
         self._open = 0
-        self._timer: object = None
+        self._timer: asyncio.TimerHandle | None = None
 
     def wait_for(self, partition: Partition, end_offset: int, answer: ProducePartitionResponse) -> None:
         if partition.high_watermark < end_offset:
@@ -168,7 +159,7 @@ class _Waiting:
         timer = self._loop.call_later(self._request.timeout_ms / 1000, self._timed_out)
         self._timer = timer
         for partition, end_offset, answer in pending:
-            partition.when_committed(end_offset, lambda code, answer=answer: self._committed(answer, code))
+            partition.when_committed(end_offset, partial(self._committed, answer))
 
     def _committed(self, answer: ProducePartitionResponse, code: ErrorCode) -> None:
         if self._timer is None:
@@ -179,7 +170,7 @@ class _Waiting:
         answer.leader_id = -1
         self._open -= 1
         if self._open == 0:
-            self._timer.cancel()  # type: ignore[attr-defined]
+            self._timer.cancel()
             self._timer = None
             self._respond()
 
