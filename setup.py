@@ -14,6 +14,7 @@ from setuptools import setup
 COMPILED = [
     "src/mainstem/protocol/batch.py",
     "src/mainstem/protocol/builder.py",
+    "src/mainstem/protocol/columns.py",
     "src/mainstem/protocol/compression.py",
     "src/mainstem/protocol/control.py",
     "src/mainstem/protocol/records.py",
