@@ -154,6 +154,11 @@ class Log:
         return self._segments.size
 
     @property
+    def first_base_offset(self) -> i64:
+        """Where the files begin, which may be before the log start."""
+        return self._segments[0].base_offset
+
+    @property
     def segments(self) -> list[Segment]:
         return self._segments.all()
 
