@@ -58,8 +58,10 @@ class PosixFile(File):
             written = 0
         rest = memoryview(b"".join(buffers))[written:]
         while rest:
-            position_now = position + wanted - len(rest)
-            rest = rest[os.pwrite(self._descriptor, rest, position_now) :]
+            written = os.pwrite(self._descriptor, rest, position + wanted - len(rest))
+            if written == 0:
+                raise OSError(errno.EIO, "the file takes no more bytes", self.path)
+            rest = rest[written:]
 
     def size(self) -> i64:
         return os.fstat(self._descriptor).st_size
@@ -79,12 +81,26 @@ class PosixFile(File):
         return self._descriptor
 
 
+_locked_here: set[tuple[int, int]] = set()
+"""Device and inode of every file that this process has locked. The kernel's lock belongs to the process: it would let
+the same process take it twice, and would drop it when any descriptor of that file is closed. So a file that is locked
+here is not even opened again."""
+
+
 class PosixLock(Lock):
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, identity: tuple[int, int]) -> None:
         self._descriptor = descriptor
+        self._identity = identity
 
     def release(self) -> None:
-        os.close(self._descriptor)
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+            _locked_here.discard(self._identity)
+
+
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
 
 
 class PosixFileSystem(FileSystem):
@@ -127,14 +143,20 @@ class PosixFileSystem(FileSystem):
             os.close(descriptor)
 
     def lock(self, path: str) -> Lock:
+        if os.path.exists(path) and _identity(os.stat(path)) in _locked_here:
+            raise BlockingIOError(f"{path} is held by this process")
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             # fcntl's kind of lock, because that is the kind Kafka takes: the two must exclude each other.
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(descriptor)
-            raise BlockingIOError(f"{path} is held by another process") from error
-        return PosixLock(descriptor)
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                raise BlockingIOError(f"{path} is held by another process") from error
+            raise
+        identity = _identity(os.fstat(descriptor))
+        _locked_here.add(identity)
+        return PosixLock(descriptor, identity)
 
     def usable_bytes(self, path: str) -> i64:
         found = os.statvfs(path)

@@ -1,0 +1,306 @@
+"""Kafka's four codecs, with a bound on what a batch may expand to.
+
+What we write is what Java's clients write: gzip; snappy in xerial's frame of 32 KiB blocks; lz4 frames of independent
+64 KiB blocks without checksums (Java refuses dependent ones); zstd frames. What we read is what any client writes:
+raw snappy, dependent lz4 blocks, checksums, and several frames in a row too.
+
+`decompress` never allocates much past `limit`. gzip is inflated up to it; snappy says its size in front; lz4 and zstd
+are walked block by block first, headers only, because every block says or bounds its size.
+
+Data that does not decompress is INVALID_RECORD: the CRC held, so sending it again cannot help, and a client gives up at
+once as it does upon Kafka's UNKNOWN_SERVER_ERROR here. Data that decompresses to more than the limit is
+MESSAGE_TOO_LARGE, upon which a Java producer splits its batch and tries again.
+
+Levels are those of `compression.<codec>.level` (KIP-390).
+"""
+
+import zlib
+from typing import Final
+
+import cramjam
+from librt.strings import BytesWriter, read_i32_be, read_i32_le, write_i32_be, write_i32_le
+from mypy_extensions import i64
+
+from mainstem.protocol.errors import ErrorCode, RemoteError
+
+NONE: Final = 0
+GZIP: Final = 1
+SNAPPY: Final = 2
+LZ4: Final = 3
+ZSTD: Final = 4
+
+CODEC_NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+
+DEFAULT_LIMIT: Final = 128 << 20
+"""For callers that have no limit of their own: more than any request Kafka accepts by default."""
+
+GZIP_DEFAULT_LEVEL: Final = -1
+LZ4_DEFAULT_LEVEL: Final = 9
+ZSTD_DEFAULT_LEVEL: Final = 3
+
+_GZIP_USUAL_LEVEL: Final = 6  # what zlib takes -1 for
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+_GZIP_WINDOW: Final = 31  # 2^15 bytes, in gzip's wrapping
+
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
+_XERIAL_BLOCK_BYTES: Final = 32 * 1024
+
+_LZ4_MAGIC: Final = 0x184D2204
+# Version 1, independent blocks, no checksums, 64 KiB blocks; the third byte is the header's own checksum.
+_LZ4_HEADER: Final = b"\x04\x22\x4d\x18\x60\x40\x82"
+_LZ4_BLOCK_BYTES: Final = 64 * 1024
+
+_ZSTD_MAGIC: Final = -0x2D04AD8  # 0xFD2FB528 as a signed number
+_ZSTD_BLOCK_BYTES: Final = 128 * 1024
+# Frames with these magic numbers are skipped by readers of lz4 and of zstd alike.
+_SKIPPABLE_MAGIC: Final = 0x184D2A50
+_SKIPPABLE_MASK: Final = 0xFFFFFFF0
+
+
+def compress(codec: i64, data: bytes, level: int | None = None) -> bytes:
+    """`data` as a Java client would compress it. The level is the codec's own; None is Kafka's default."""
+    if codec == NONE:
+        return data
+    if codec == GZIP:
+        if level is None or level == GZIP_DEFAULT_LEVEL:
+            level = _GZIP_USUAL_LEVEL
+        return bytes(cramjam.gzip.compress(data, level=level))
+    if codec == SNAPPY:
+        return _compress_xerial(data)
+    if codec == LZ4:
+        return _compress_lz4(data, LZ4_DEFAULT_LEVEL if level is None else level)
+    if codec == ZSTD:
+        return bytes(cramjam.zstd.compress(data, level=ZSTD_DEFAULT_LEVEL if level is None else level))
+    raise ValueError(f"compression codec {codec}: must be 0 to 4")
+
+
+def check_level(codec: i64, level: int) -> None:
+    """Raises ValueError unless Kafka's `compression.<codec>.level` allows the level."""
+    name = CODEC_NAMES[codec]
+    if codec == GZIP:
+        if level != GZIP_DEFAULT_LEVEL and not 1 <= level <= 9:
+            raise ValueError(f"compression.gzip.level is {level}: must be 1 to 9, or -1 for the default")
+    elif codec == LZ4:
+        if not 1 <= level <= 17:
+            raise ValueError(f"compression.lz4.level is {level}: must be 1 to 17")
+    elif codec == ZSTD:
+        if not -131072 <= level <= 22:
+            raise ValueError(f"compression.zstd.level is {level}: must be -131072 to 22")
+    else:
+        raise ValueError(f"compression codec {name} has no levels")
+
+
+def decompress(codec: i64, data: bytes, limit: i64) -> bytes:
+    """What `data` expands to; RemoteError if that is more than `limit` bytes or if the data is damaged."""
+    try:
+        if codec == GZIP:
+            return _decompress_gzip(data, limit)
+        if codec == SNAPPY:
+            if data.startswith(_XERIAL_MAGIC):
+                return _decompress_xerial(data, limit)
+            return _decompress_snappy(data, limit)
+        if codec == LZ4:
+            return _decompress_into(codec, data, _lz4_bound(data), limit)
+        if codec == ZSTD:
+            return _decompress_into(codec, data, _zstd_bound(data), limit)
+    except (IndexError, zlib.error, cramjam.DecompressionError) as error:
+        raise RemoteError(ErrorCode.INVALID_RECORD, f"{CODEC_NAMES[codec]} data is damaged: {error}") from None
+    if codec == NONE:
+        if len(data) > limit:
+            raise _too_large(NONE, limit)
+        return data
+    raise RemoteError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression codec {codec} is not known")
+
+
+def _too_large(codec: i64, limit: i64) -> RemoteError:
+    return RemoteError(ErrorCode.MESSAGE_TOO_LARGE, f"{CODEC_NAMES[codec]} data expands to more than {limit} bytes")
+
+
+def _decompress_gzip(data: bytes, limit: i64) -> bytes:
+    """Members may follow each other. Like Java, stops at anything else that follows one."""
+    parts: list[bytes] = []
+    left: i64 = limit
+    while True:
+        inflater = zlib.decompressobj(_GZIP_WINDOW)
+        # One byte more than allowed tells too much from just enough; a maximum of 0 would mean none.
+        part = inflater.decompress(data, left + 1)
+        left -= len(part)
+        if left < 0:
+            raise _too_large(GZIP, limit)
+        if not inflater.eof:
+            raise RemoteError(ErrorCode.INVALID_RECORD, "gzip data ends early")
+        parts.append(part)
+        data = inflater.unused_data
+        if not data.startswith(_GZIP_MAGIC):
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _decompress_snappy(data: bytes, limit: i64) -> bytes:
+    size: i64 = 0
+    shift: i64 = 0
+    position: i64 = 0
+    while True:
+        byte: i64 = data[position]
+        position += 1
+        size |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+        if shift > 28:
+            raise RemoteError(ErrorCode.INVALID_RECORD, "snappy data is damaged: no size in front")
+    if size > limit:
+        raise _too_large(SNAPPY, limit)
+    # One byte takes part in at most 64 of the output (a copy of 64 in two bytes, at least): a larger claim is a lie,
+    # and is found out before it is allocated.
+    if size > 64 * len(data):
+        raise RemoteError(ErrorCode.INVALID_RECORD, f"snappy data of {len(data)} bytes claims to hold {size}")
+    return bytes(cramjam.snappy.decompress_raw(data))
+
+
+def _decompress_xerial(data: bytes, limit: i64) -> bytes:
+    parts: list[bytes] = []
+    position: i64 = len(_XERIAL_HEADER)
+    left: i64 = limit
+    end: i64 = len(data)
+    if position > end:
+        raise RemoteError(ErrorCode.INVALID_RECORD, "snappy data ends early")
+    while position < end:
+        size: i64 = i64(read_i32_be(data, position))
+        if data.startswith(_XERIAL_MAGIC, position):
+            # Streams that were concatenated: Java reads on.
+            position += len(_XERIAL_HEADER)
+            continue
+        position += 4
+        if size < 0 or size > end - position:
+            raise RemoteError(ErrorCode.INVALID_RECORD, f"snappy block of {size} bytes where {end - position} are left")
+        part = _decompress_snappy(data[position : position + size], left)
+        left -= len(part)
+        parts.append(part)
+        position += size
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _compress_xerial(data: bytes) -> bytes:
+    parts: list[bytes] = [_XERIAL_HEADER]
+    position: i64 = 0
+    end: i64 = len(data)
+    while position < end:
+        block = bytes(cramjam.snappy.compress_raw(data[position : position + _XERIAL_BLOCK_BYTES]))
+        writer = BytesWriter()
+        write_i32_be(writer, len(block))
+        parts.append(writer.getvalue())
+        parts.append(block)
+        position += _XERIAL_BLOCK_BYTES
+    return b"".join(parts)
+
+
+def _compress_lz4(data: bytes, level: int) -> bytes:
+    parts: list[bytes] = [_LZ4_HEADER]
+    position: i64 = 0
+    end: i64 = len(data)
+    while position < end:
+        block = data[position : position + _LZ4_BLOCK_BYTES]
+        # Kafka's default, 9, stands for the fast compressor; any other level is that of the thorough one.
+        if level == LZ4_DEFAULT_LEVEL:
+            packed = bytes(cramjam.lz4.compress_block(block, store_size=False))
+        else:
+            packed = bytes(
+                cramjam.lz4.compress_block(block, mode="high_compression", compression=level, store_size=False)
+            )
+        writer = BytesWriter()
+        if len(packed) < len(block):
+            write_i32_le(writer, len(packed))
+            parts.append(writer.getvalue())
+            parts.append(packed)
+        else:
+            # The top bit says that the block is stored as it is.
+            write_i32_le(writer, len(block) - 0x80000000)
+            parts.append(writer.getvalue())
+            parts.append(block)
+        position += _LZ4_BLOCK_BYTES
+    parts.append(b"\x00\x00\x00\x00")
+    return b"".join(parts)
+
+
+def _decompress_into(codec: i64, data: bytes, bound: i64, limit: i64) -> bytes:
+    """Into a buffer of the size that the blocks allow for, or of the limit if that is less."""
+    buffer = bytearray(min(bound, limit))
+    module = cramjam.lz4 if codec == LZ4 else cramjam.zstd
+    try:
+        size: int = module.decompress_into(data, buffer)
+    except cramjam.DecompressionError:
+        if bound > limit:
+            raise _too_large(codec, limit) from None
+        raise
+    return bytes(memoryview(buffer)[:size])
+
+
+def _lz4_bound(data: bytes) -> i64:
+    """At most how much the frames in `data` expand to."""
+    bound: i64 = 0
+    position: i64 = 0
+    end: i64 = len(data)
+    while position < end:
+        magic: i64 = i64(read_i32_le(data, position)) & 0xFFFFFFFF
+        if magic & _SKIPPABLE_MASK == _SKIPPABLE_MAGIC:
+            position += 8 + (i64(read_i32_le(data, position + 4)) & 0xFFFFFFFF)
+            continue
+        if magic != _LZ4_MAGIC:
+            raise RemoteError(ErrorCode.INVALID_RECORD, "lz4 data does not start with a frame")
+        flags: i64 = data[position + 4]
+        block_bytes: i64 = 1 << (8 + 2 * ((i64(data[position + 5]) >> 4) & 7))
+        position += 7 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
+        checksum_bytes: i64 = 4 if flags & 0x10 else 0
+        while True:
+            size: i64 = i64(read_i32_le(data, position)) & 0xFFFFFFFF
+            position += 4
+            if size == 0:
+                break
+            if size & 0x80000000:
+                size &= 0x7FFFFFFF
+                bound += min(size, block_bytes)
+            else:
+                # No byte of a block stands for more than 255 of the output.
+                bound += min(size * 255, block_bytes)
+            position += size + checksum_bytes
+        position += 4 if flags & 0x04 else 0
+    return bound
+
+
+def _zstd_bound(data: bytes) -> i64:
+    """At most how much the frames in `data` expand to (RFC 8878, 3.1.1)."""
+    bound: i64 = 0
+    position: i64 = 0
+    end: i64 = len(data)
+    while position < end:
+        magic: i64 = i64(read_i32_le(data, position))
+        if (magic & 0xFFFFFFFF) & _SKIPPABLE_MASK == _SKIPPABLE_MAGIC:
+            position += 8 + (i64(read_i32_le(data, position + 4)) & 0xFFFFFFFF)
+            continue
+        if magic != _ZSTD_MAGIC:
+            raise RemoteError(ErrorCode.INVALID_RECORD, "zstd data does not start with a frame")
+        descriptor: i64 = data[position + 4]
+        single_segment: i64 = (descriptor >> 5) & 1
+        size_flag: i64 = descriptor >> 6
+        dictionary_flag: i64 = descriptor & 3
+        position += 5 + (1 - single_segment) + (4 if dictionary_flag == 3 else dictionary_flag)
+        position += single_segment if size_flag == 0 else 1 << size_flag
+        while True:
+            header: i64 = i64(data[position]) | i64(data[position + 1]) << 8 | i64(data[position + 2]) << 16
+            position += 3
+            size: i64 = header >> 3
+            kind: i64 = (header >> 1) & 3
+            if kind == 0:
+                bound += size
+                position += size
+            elif kind == 1:
+                bound += size
+                position += 1
+            else:
+                bound += _ZSTD_BLOCK_BYTES
+                position += size
+            if header & 1:
+                break
+        position += 4 if descriptor & 0x04 else 0
+    return bound

@@ -1,0 +1,31 @@
+"""The one way storage fails: a disk that did not do what it was asked, or bytes that are not what was written.
+
+A `StorageError` takes the log it names offline, and its directory with it (D5); clients are told
+KAFKA_STORAGE_ERROR. It is never retried: after a failed fsync the kernel may have dropped the pages, and a second one
+would succeed over a hole (KAFKA-10778).
+"""
+
+from typing import Final
+
+from mainstem.protocol.errors import ErrorCode
+
+
+class StorageError(Exception):
+    """`path` is the file, `position` the byte in it where that is known."""
+
+    def __init__(self, path: str, message: str, position: int = -1) -> None:
+        where = path if position < 0 else f"{path} at byte {position}"
+        super().__init__(f"{where}: {message}")
+        self.path = path
+        self.position = position
+
+    @property
+    def code(self) -> ErrorCode:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+
+
+class WouldBlock(Exception):  # noqa: N818 - a signal, not a failure
+    """What was to be read is not in memory: ask again where blocking is allowed."""
+
+
+WOULD_BLOCK: Final = WouldBlock()

@@ -1,0 +1,146 @@
+"""What the offset index and the time index have in common: a file of sorted, fixed-size entries.
+
+Memory does not grow with an index: only the number of entries and the last one are held; a lookup reads single
+entries by position until it is down to one block, and that block once. Most lookups are near the end, so the last
+block is tried first.
+
+Kafka keeps the indexes of an active segment preallocated with zeros; we do not, but a file with a zero tail, as an
+unclean stop of Kafka leaves it, is read up to its last entry.
+"""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from mainstem.storage.errors import WOULD_BLOCK, StorageError
+from mainstem.storage.fs import File
+from mainstem.storage.open_files import FileRef
+
+BLOCK_ENTRIES: Final = 512
+
+
+def read_bytes(file: File, position: i64, size: i64, cached: bool) -> bytes:
+    """`size` bytes or an error; with `cached`, WouldBlock where they are not in memory."""
+    data: bytes
+    if cached:
+        found = file.read_cached(position, size)
+        if found is None:
+            raise WOULD_BLOCK
+        data = found
+    else:
+        data = file.read_at(position, size)
+    if len(data) != size:
+        raise StorageError(file.path, f"{size} bytes expected, {len(data)} there", position)
+    return data
+
+
+class IndexFile:
+    """Entries of `entry_bytes` each, of which `entries` are valid. `max_bytes` is `segment.index.bytes`."""
+
+    def __init__(self, ref: FileRef, base_offset: i64, entry_bytes: i64, max_bytes: i64) -> None:
+        self.ref = ref
+        self.base_offset: i64 = base_offset
+        self.entry_bytes: i64 = entry_bytes
+        self.max_entries: i64 = max_bytes // entry_bytes
+        self.entries: i64 = 0
+        self.loaded = False
+
+    def create(self) -> None:
+        """Makes the file, empty."""
+        file = self.ref.pin(create=True)
+        try:
+            if file.size() > 0:
+                file.truncate(0)
+        finally:
+            self.ref.unpin()
+        self.entries = 0
+        self.loaded = True
+        self.remember_last(b"")
+
+    def load(self) -> None:
+        """Counts the entries and reads the last one, the first time it is needed. FileNotFoundError without a file."""
+        if self.loaded:
+            return
+        file = self.ref.pin()
+        try:
+            size: i64 = file.size()
+            self.entries = self._count(file, size // self.entry_bytes)
+            last = b""
+            if self.entries > 0:
+                last = read_bytes(file, (self.entries - 1) * self.entry_bytes, self.entry_bytes, False)
+            self.remember_last(last)
+        finally:
+            self.ref.unpin()
+        self.loaded = True
+
+    def remember_last(self, entry: bytes) -> None:
+        """Takes over the last entry; `b""` where there is none."""
+        raise AssertionError("each index has its own")
+
+    def append_entry(self, entry: bytes) -> None:
+        file = self.ref.pin()
+        try:
+            self.ref.version += 1
+            file.write_at(self.entries * self.entry_bytes, [entry])
+        finally:
+            self.ref.unpin()
+        self.entries += 1
+        self.remember_last(entry)
+
+    def cut_to(self, entries: i64) -> None:
+        """Leaves only the first `entries`."""
+        self.load()
+        assert 0 <= entries <= self.entries
+        file = self.ref.pin()
+        try:
+            self.ref.version += 1
+            file.truncate(entries * self.entry_bytes)
+            last = b""
+            if entries > 0:
+                last = read_bytes(file, (entries - 1) * self.entry_bytes, self.entry_bytes, False)
+        finally:
+            self.ref.unpin()
+        self.entries = entries
+        self.remember_last(last)
+
+    def reset(self) -> None:
+        """Empties the index, and makes its file where it is missing."""
+        self.ref.version += 1
+        self.create()
+
+    def trim(self) -> None:
+        """Cuts a tail that is no entry, as Kafka does when a segment is rolled or closed."""
+        self.load()
+        file = self.ref.pin()
+        try:
+            if file.size() != self.entries * self.entry_bytes:
+                self.ref.version += 1
+                file.truncate(self.entries * self.entry_bytes)
+        finally:
+            self.ref.unpin()
+
+    def sync(self) -> None:
+        file = self.ref.pin()
+        try:
+            version: i64 = self.ref.version
+            file.sync()
+            self.ref.synced_version = version
+        finally:
+            self.ref.unpin()
+
+    def _count(self, file: File, slots: i64) -> i64:
+        """How many of `slots` are entries: all, or those before a tail of zeros."""
+        if slots == 0 or not self._is_zero(file, slots - 1):
+            return slots
+        low: i64 = 0
+        high: i64 = slots - 1
+        while low < high:
+            middle: i64 = (low + high) // 2
+            if self._is_zero(file, middle):
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    def _is_zero(self, file: File, slot: i64) -> bool:
+        return not any(read_bytes(file, slot * self.entry_bytes, self.entry_bytes, False))

@@ -1,0 +1,414 @@
+"""One segment of a log: a `.log` file of batches, its three indexes, and what is remembered about them.
+
+Rules, all of them Kafka's:
+- The name is the base offset; every offset inside lies less than 2^31 after it.
+- A batch gets index entries when more than `index.interval.bytes` were appended since the last one; the count starts
+  anew when a segment is opened.
+- The largest timestamp and the last offset of the batch that brought it go into the time index with every index
+  entry, and once more when the segment is rolled or closed.
+- Age, for rolling, counts from the first batch's largest timestamp; without one, from when the segment was made.
+
+`size` counts the bytes that were written; it moves only after they are (D1), and nothing past it is ever read. The
+last few batches are remembered, because that is where consumers and followers read: finding them touches no file.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from mypy_extensions import i64
+
+from mainstem.protocol.batch import NO_TIMESTAMP, BatchView
+from mainstem.storage import names
+from mainstem.storage.errors import StorageError
+from mainstem.storage.fs import File
+from mainstem.storage.offset_index import RELATIVE_MAX, OffsetIndex
+from mainstem.storage.open_files import FileRef, OpenFiles
+from mainstem.storage.scan import BatchScan, HeaderScan, find_batch
+from mainstem.storage.time_index import TimeIndex
+from mainstem.storage.txn_index import TxnIndex
+
+_RECENT_MAX: Final = 64
+
+
+class Found:
+    """Where a batch lies in its segment."""
+
+    __slots__ = ("base_offset", "position", "size")
+
+    def __init__(self, base_offset: i64, position: i64, size: i64) -> None:
+        self.base_offset: i64 = base_offset
+        self.position: i64 = position
+        self.size: i64 = size
+
+
+class Segment:
+    def __init__(
+        self,
+        files: OpenFiles,
+        directory: str,
+        base_offset: i64,
+        index_interval_bytes: i64,
+        index_max_bytes: i64,
+        jitter_ms: i64,
+        now_ms: i64,
+        has_txn_index: bool,
+        suffix: str = "",
+    ) -> None:
+        def path(extension: str) -> str:
+            return f"{directory}/{names.offset_name(base_offset, extension)}{suffix}"
+
+        self.base_offset: i64 = base_offset
+        self.size: i64 = 0
+        self.created_ms: i64 = now_ms
+        self.jitter_ms: i64 = jitter_ms
+        self.log: FileRef = files.ref(path(names.LOG))
+        self.offset_index = OffsetIndex(files.ref(path(names.OFFSET_INDEX)), base_offset, index_max_bytes)
+        self.time_index = TimeIndex(files.ref(path(names.TIME_INDEX)), base_offset, index_max_bytes)
+        self.txn_index = TxnIndex(files.ref(path(names.TXN_INDEX)), base_offset, files.fs, has_txn_index)
+        self._fs = files.fs
+        self._index_interval_bytes: i64 = index_interval_bytes
+        self._bytes_since_index_entry: i64 = 0
+        self._first_timestamp: i64 = NO_TIMESTAMP
+        self._first_timestamp_known = False
+        self._max_timestamp: i64 = NO_TIMESTAMP
+        self._max_timestamp_offset: i64 = base_offset
+        self._max_timestamp_known = False
+        self._indexes_checked = False
+        self._recent_last_offsets: list[int] = []
+        self._recent_base_offsets: list[int] = []
+        self._recent_positions: list[int] = []
+
+    def __repr__(self) -> str:
+        return f"Segment({self.base_offset}, {self.size} bytes)"
+
+    # -- making and opening --------------------------------------------------------------------------------------
+
+    def create(self) -> None:
+        """Makes the three files, empty. Their names are durable after the directory was synced."""
+        file = self.log.pin(create=True)
+        try:
+            if file.size() > 0:
+                file.truncate(0)
+        finally:
+            self.log.unpin()
+        # A new file has a size and a name to sync, though it has no bytes.
+        self.log.version += 1
+        self.offset_index.create()
+        self.time_index.create()
+        self._indexes_checked = True
+        self._max_timestamp_known = True
+
+    def attach(self, size: i64) -> None:
+        """Takes over a file of `size` bytes that is there."""
+        self.size = size
+
+    def check_indexes(self) -> None:
+        """Loads both indexes, the first time; one that is missing or cannot be right is built anew from the data."""
+        if self._indexes_checked:
+            return
+        try:
+            self.offset_index.check(self.size)
+            self.time_index.check(self.size)
+        except (FileNotFoundError, StorageError):
+            self.rebuild_indexes()
+            # Below the recovery point nothing else would make them durable.
+            self.offset_index.sync()
+            self.time_index.sync()
+        self._indexes_checked = True
+
+    def rebuild_indexes(self) -> None:
+        """Writes both indexes from the batches, as an append of each of them would have."""
+        self.begin_indexes()
+        file = self.log.pin()
+        try:
+            scan = BatchScan(file, 0, self.size)
+            while scan.advance():
+                self.index_batch(scan.batch, scan.position)
+            if scan.broken:
+                raise StorageError(self.log.path, scan.broken, scan.next_position)
+        finally:
+            self.log.unpin()
+        self.end_indexes()
+
+    def begin_indexes(self) -> None:
+        """Empties both indexes; `index_batch` for every batch and `end_indexes` must follow."""
+        self.offset_index.reset()
+        self.time_index.reset()
+        self._indexes_checked = True
+        self._max_timestamp = NO_TIMESTAMP
+        self._max_timestamp_offset = self.base_offset
+        self._max_timestamp_known = True
+        self._bytes_since_index_entry = 0
+        self._forget_recent()
+
+    def end_indexes(self) -> None:
+        self._bytes_since_index_entry = 0
+        self.time_index.append_if_later(self._max_timestamp, self._max_timestamp_offset)
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def can_hold(self, offset: i64) -> bool:
+        """Whether `offset` can be kept relative to the base (KAFKA-4451, KAFKA-6264)."""
+        relative: i64 = offset - self.base_offset
+        return 0 <= relative <= RELATIVE_MAX
+
+    def should_roll(
+        self,
+        bytes_max: i64,
+        age_max_ms: i64,
+        incoming_bytes: i64,
+        incoming_timestamp: i64,
+        last_offset: i64,
+        now_ms: i64,
+    ) -> bool:
+        """Whether a new segment must begin before batches of `incoming_bytes` that end at `last_offset`."""
+        if self.size > bytes_max - incoming_bytes:
+            return True
+        if not self.can_hold(last_offset):
+            return True
+        self.check_indexes()
+        if self.offset_index.is_full or self.time_index.is_full:
+            return True
+        return self.size > 0 and self.waited_ms(now_ms, incoming_timestamp) > age_max_ms - self.jitter_ms
+
+    def waited_ms(self, now_ms: i64, timestamp: i64) -> i64:
+        """How long this segment has been taking batches, by their timestamps where they have one."""
+        first: i64 = self.first_timestamp
+        if first >= 0:
+            return timestamp - first
+        return now_ms - self.created_ms
+
+    @property
+    def first_timestamp(self) -> i64:
+        """The first batch's largest timestamp, or -1."""
+        if not self._first_timestamp_known and self.size > 0:
+            file = self.log.pin()
+            try:
+                scan = HeaderScan(file, 0, self.size, False)
+                if scan.advance():
+                    self._first_timestamp = scan.header.max_timestamp
+            finally:
+                self.log.unpin()
+            self._first_timestamp_known = True
+        return self._first_timestamp
+
+    def write(self, buffers: Sequence[bytes | memoryview], size: i64) -> i64:
+        """Writes at the end and returns the position. The caller indexes what it wrote."""
+        position: i64 = self.size
+        file = self.log.pin()
+        try:
+            self.log.version += 1
+            file.write_at(position, buffers)
+        finally:
+            self.log.unpin()
+        self.size = position + size
+        return position
+
+    def index_written(self, base_offset: i64, last_offset: i64, max_timestamp: i64, position: i64, size: i64) -> None:
+        """Takes note of one batch that was written at `position`."""
+        if position == 0:
+            self._first_timestamp = max_timestamp
+            self._first_timestamp_known = True
+        self._load_max_timestamp()
+        if max_timestamp > self._max_timestamp:
+            self._max_timestamp = max_timestamp
+            self._max_timestamp_offset = last_offset
+        if self._bytes_since_index_entry > self._index_interval_bytes:
+            self.check_indexes()
+            self.offset_index.append(last_offset, position)
+            self.time_index.append_if_later(self._max_timestamp, self._max_timestamp_offset)
+            self._bytes_since_index_entry = 0
+        self._bytes_since_index_entry += size
+        self._remember(base_offset, last_offset, position)
+
+    def index_batch(self, batch: BatchView, position: i64) -> None:
+        self.index_written(batch.base_offset, batch.last_offset, batch.max_timestamp, position, batch.size)
+
+    def become_inactive(self) -> None:
+        """What Kafka does to a segment that is rolled or closed: the last time index entry, and no tails."""
+        if self._max_timestamp_known:
+            self.check_indexes()
+            self.time_index.append_if_later(self._max_timestamp, self._max_timestamp_offset)
+        if self.offset_index.loaded:
+            self.offset_index.trim()
+        if self.time_index.loaded:
+            self.time_index.trim()
+        self._forget_recent()
+
+    def truncate_to(self, offset: i64, now_ms: i64) -> None:
+        """Removes every batch that ends at or past `offset`, and what the indexes say about them."""
+        self.check_indexes()
+        found = self.locate(offset)
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.txn_index.truncate_to(offset)
+        if found is not None:
+            self._cut(found.position)
+        if self.size == 0:
+            self.created_ms = now_ms
+            self._first_timestamp = NO_TIMESTAMP
+            self._first_timestamp_known = False
+        self._bytes_since_index_entry = 0
+        self._scan_max_timestamp()
+
+    def cut_data(self, size: i64) -> None:
+        """Cuts the file only; recovery writes the indexes itself."""
+        self._cut(size)
+
+    def _cut(self, size: i64) -> None:
+        file = self.log.pin()
+        try:
+            self.log.version += 1
+            file.truncate(size)
+        finally:
+            self.log.unpin()
+        self.size = size
+        self._forget_recent()
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def locate_recent(self, offset: i64) -> Found | None:
+        """The batch that holds `offset`, or comes first after it, if it was among the last appended."""
+        lasts = self._recent_last_offsets
+        count: i64 = len(lasts)
+        if count == 0 or i64(lasts[count - 1]) < offset or i64(self._recent_base_offsets[0]) > offset:
+            return None
+        low: i64 = 0
+        high: i64 = count - 1
+        while low < high:
+            middle: i64 = (low + high) // 2
+            if i64(lasts[middle]) < offset:
+                low = middle + 1
+            else:
+                high = middle
+        position: i64 = self._recent_positions[low]
+        end: i64 = self._recent_positions[low + 1] if low + 1 < count else self.size
+        return Found(self._recent_base_offsets[low], position, end - position)
+
+    def locate(self, offset: i64) -> Found | None:
+        """The first batch that ends at or after `offset`; None where this segment ends before it. May block."""
+        found = self.locate_recent(offset)
+        if found is not None:
+            return found
+        self.check_indexes()
+        index = self.offset_index.ref.pin()
+        log = self.log.pin()
+        try:
+            return self.locate_in(index, log, self.size, offset, False)
+        finally:
+            self.log.unpin()
+            self.offset_index.ref.unpin()
+
+    def locate_in(self, index: File, log: File, end: i64, offset: i64, cached: bool) -> Found | None:
+        """The same by the files alone, which the caller has pinned: this is what a thread may do."""
+        scan = HeaderScan(log, self.offset_index.lookup(index, offset, cached), end, cached)
+        if not find_batch(scan, offset):
+            return None
+        return Found(scan.header.base_offset, scan.position, scan.size)
+
+    def read_next_offset(self) -> i64:
+        """The offset after the last batch, found from the last index entry on; the base where there is none."""
+        self.check_indexes()
+        next_offset: i64 = self.base_offset
+        log = self.log.pin()
+        try:
+            scan = HeaderScan(log, self.offset_index.last_position, self.size, False)
+            while scan.advance():
+                next_offset = scan.header.next_offset
+                if not self._first_timestamp_known and scan.position == 0:
+                    self._first_timestamp = scan.header.max_timestamp
+                    self._first_timestamp_known = True
+        finally:
+            self.log.unpin()
+        return next_offset
+
+    @property
+    def max_timestamp(self) -> i64:
+        """The largest timestamp in this segment, or -1."""
+        self._load_max_timestamp()
+        return self._max_timestamp
+
+    @property
+    def max_timestamp_offset(self) -> i64:
+        """The last offset of the batch that brought it."""
+        self._load_max_timestamp()
+        return self._max_timestamp_offset
+
+    def largest_timestamp(self) -> i64:
+        """What retention goes by: the largest timestamp, or when the file was last written to."""
+        timestamp: i64 = self.max_timestamp
+        return timestamp if timestamp >= 0 else self._fs.modified_ms(self.log.path)
+
+    def _load_max_timestamp(self) -> None:
+        """From the time index, whose last entry a roll, a clean close and a recovery all leave there."""
+        if self._max_timestamp_known:
+            return
+        self.check_indexes()
+        self._max_timestamp = self.time_index.last_timestamp
+        self._max_timestamp_offset = self.time_index.last_offset
+        self._max_timestamp_known = True
+
+    def _scan_max_timestamp(self) -> None:
+        """After a cut, when batches past the last entry may be later than it."""
+        self._max_timestamp = self.time_index.last_timestamp
+        self._max_timestamp_offset = self.time_index.last_offset
+        self._max_timestamp_known = True
+        index = self.offset_index.ref.pin()
+        log = self.log.pin()
+        try:
+            start: i64 = self.offset_index.lookup(index, self._max_timestamp_offset, False)
+            scan = HeaderScan(log, start, self.size, False)
+            while scan.advance():
+                if scan.header.max_timestamp > self._max_timestamp:
+                    self._max_timestamp = scan.header.max_timestamp
+                    self._max_timestamp_offset = scan.header.last_offset
+        finally:
+            self.log.unpin()
+            self.offset_index.ref.unpin()
+
+    def _remember(self, base_offset: i64, last_offset: i64, position: i64) -> None:
+        positions = self._recent_positions
+        if len(positions) >= _RECENT_MAX:
+            half = _RECENT_MAX // 2
+            del positions[:half]
+            del self._recent_base_offsets[:half]
+            del self._recent_last_offsets[:half]
+        positions.append(position)
+        self._recent_base_offsets.append(base_offset)
+        self._recent_last_offsets.append(last_offset)
+
+    def _forget_recent(self) -> None:
+        self._recent_positions.clear()
+        self._recent_base_offsets.clear()
+        self._recent_last_offsets.clear()
+
+    # -- the files -----------------------------------------------------------------------------------------------
+
+    def refs(self) -> list[FileRef]:
+        refs = [self.log, self.offset_index.ref, self.time_index.ref]
+        if self.txn_index.exists:
+            refs.append(self.txn_index.ref)
+        return refs
+
+    def add_suffix(self, suffix: str) -> None:
+        """Renames the files that are there, in Kafka's order."""
+        for ref in self.refs():
+            if self._fs.exists(ref.path):
+                ref.rename(self._fs, ref.path + suffix)
+
+    def remove_suffix(self, suffix: str) -> None:
+        for ref in self.refs():
+            if self._fs.exists(ref.path):
+                ref.rename(self._fs, ref.path.removesuffix(suffix))
+
+    def discard(self) -> None:
+        """Closes the files once nobody reads them."""
+        for ref in self.refs():
+            ref.discard()
+
+    def remove_files(self) -> None:
+        """Removes the files; readers that hold one keep it until they let go."""
+        for ref in self.refs():
+            ref.discard()
+            if self._fs.exists(ref.path):
+                self._fs.remove(ref.path)

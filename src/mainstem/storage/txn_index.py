@@ -1,0 +1,140 @@
+"""The transaction index of a segment (`.txnindex`): the aborted transactions whose markers are in it.
+
+An entry is 34 bytes, big-endian: version (int16, 0), producer id, first offset, last offset (the marker's) and the
+last stable offset when the marker was written (int64 each). The file exists only where a transaction was aborted.
+Entries rise by last offset and by last stable offset; a search ends at the first whose last stable offset is at or
+past the end of the range.
+"""
+
+from typing import Final
+
+from librt.strings import BytesWriter, read_i16_be, read_i64_be, write_i16_be, write_i64_be
+from mypy_extensions import i64
+
+from mainstem.storage.errors import StorageError
+from mainstem.storage.fs import FileSystem
+from mainstem.storage.open_files import FileRef
+
+ENTRY_BYTES: Final = 34
+VERSION: Final = 0
+_BLOCK_ENTRIES: Final = 256
+
+
+class AbortedTransaction:
+    """One aborted transaction, as a fetch response lists it and the transaction index keeps it."""
+
+    __slots__ = ("first_offset", "last_offset", "last_stable_offset", "producer_id")
+
+    def __init__(self, producer_id: i64, first_offset: i64, last_offset: i64, last_stable_offset: i64) -> None:
+        self.producer_id: i64 = producer_id
+        self.first_offset: i64 = first_offset
+        self.last_offset: i64 = last_offset
+        self.last_stable_offset: i64 = last_stable_offset
+
+    def __repr__(self) -> str:
+        return (
+            f"AbortedTransaction({self.producer_id}, {self.first_offset}, {self.last_offset}, "
+            f"{self.last_stable_offset})"
+        )
+
+    def to_bytes(self) -> bytes:
+        writer = BytesWriter()
+        write_i16_be(writer, VERSION)
+        write_i64_be(writer, self.producer_id)
+        write_i64_be(writer, self.first_offset)
+        write_i64_be(writer, self.last_offset)
+        write_i64_be(writer, self.last_stable_offset)
+        return writer.getvalue()
+
+
+class TxnIndex:
+    def __init__(self, ref: FileRef, base_offset: i64, fs: FileSystem, exists: bool) -> None:
+        self.ref = ref
+        self.base_offset: i64 = base_offset
+        self.exists = exists
+        self._fs = fs
+
+    def append(self, aborted: AbortedTransaction) -> None:
+        file = self.ref.pin(create=True)
+        try:
+            self.exists = True
+            self.ref.version += 1
+            file.write_at(file.size(), [aborted.to_bytes()])
+        finally:
+            self.ref.unpin()
+
+    def entries(self) -> list[AbortedTransaction]:
+        return self._scan(-1, -1)
+
+    def collect(self, first_offset: i64, upper_offset: i64, found: list[AbortedTransaction]) -> bool:
+        """Adds those that overlap `[first_offset, upper_offset)`; True when later segments have no more of them."""
+        for aborted in self._scan(first_offset, upper_offset):
+            if aborted.last_offset >= first_offset and aborted.first_offset < upper_offset:
+                found.append(aborted)
+            if aborted.last_stable_offset >= upper_offset:
+                return True
+        return False
+
+    def truncate_to(self, offset: i64) -> None:
+        """Removes the entries whose marker is at or past `offset`."""
+        if not self.exists:
+            return
+        entries = self.entries()
+        keep: i64 = 0
+        for aborted in entries:
+            if aborted.last_offset >= offset:
+                break
+            keep += 1
+        if keep < len(entries):
+            file = self.ref.pin()
+            try:
+                self.ref.version += 1
+                file.truncate(keep * ENTRY_BYTES)
+            finally:
+                self.ref.unpin()
+
+    def reset(self) -> None:
+        """Removes what is there: recovery writes it anew, and only where there is something to write."""
+        if self.exists:
+            self.ref.discard()
+            self._fs.remove(self.ref.path)
+            self.exists = False
+
+    def check(self) -> None:
+        for aborted in self.entries():
+            if aborted.last_offset < self.base_offset or aborted.first_offset > aborted.last_offset:
+                raise StorageError(self.ref.path, f"{aborted!r} cannot be in the segment at {self.base_offset}")
+
+    def _scan(self, first_offset: i64, upper_offset: i64) -> list[AbortedTransaction]:
+        found: list[AbortedTransaction] = []
+        if not self.exists:
+            return found
+        file = self.ref.pin()
+        try:
+            size: i64 = file.size()
+            if size % ENTRY_BYTES != 0:
+                raise StorageError(self.ref.path, f"{size} bytes are no whole number of entries")
+            position: i64 = 0
+            while position < size:
+                block = file.read_at(position, _BLOCK_ENTRIES * ENTRY_BYTES)
+                if not block:
+                    return found
+                at: i64 = 0
+                while at + ENTRY_BYTES <= len(block):
+                    if i64(read_i16_be(block, at)) != VERSION:
+                        raise StorageError(self.ref.path, "unknown entry version", position + at)
+                    aborted = AbortedTransaction(
+                        read_i64_be(block, at + 2),
+                        read_i64_be(block, at + 10),
+                        read_i64_be(block, at + 18),
+                        read_i64_be(block, at + 26),
+                    )
+                    if aborted.last_offset >= first_offset:
+                        found.append(aborted)
+                    if upper_offset >= 0 and aborted.last_stable_offset >= upper_offset:
+                        return found
+                    at += ENTRY_BYTES
+                position += len(block)
+        finally:
+            self.ref.unpin()
+        return found
