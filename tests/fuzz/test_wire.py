@@ -12,11 +12,10 @@ import pytest
 
 from mainstem.protocol import fetch, produce
 from mainstem.protocol.errors import RemoteError
-from mainstem.protocol.fields import Field, fields_of
 from mainstem.protocol.headers import read_request_header
 from mainstem.protocol.messages.record_framing import GROUP_RECORDS, decode_metadata_record, encode_metadata_record
-from mainstem.protocol.schema import Message, Struct
-from tests.unit.protocol.message_strategies import all_messages, versions_of
+from mainstem.protocol.schema import Message
+from tests.unit.protocol.message_strategies import all_messages, random_struct, versions_of
 
 SMOKE_MUTATIONS = 30
 CAMPAIGN_MUTATIONS = 3000
@@ -30,37 +29,6 @@ NASTY = [
     b"\x00",
     b"\xff",
 ]
-
-
-def make(cls: type[Struct], version: int, rng: random.Random) -> Any:
-    present = [field for field in fields_of(cls) if field.in_version(version)]
-    return cls(**{field.name: make_value(field, version, rng) for field in present})
-
-
-def make_value(field: Field, version: int, rng: random.Random) -> Any:
-    if not field.spec.required and rng.random() < 0.2:
-        return field.spec.make_default()
-    if field.nullable_in(version) and rng.random() < 0.2:
-        return None
-    if field.array:
-        return [make_one(field, version, rng) for _ in range(rng.choice([0, 1, 2, 3]))]
-    return make_one(field, version, rng)
-
-
-def make_one(field: Field, version: int, rng: random.Random) -> Any:
-    if field.struct is not None:
-        return make(field.struct, version, rng)
-    assert field.kind is not None
-    match field.kind.name:
-        case "string":
-            return rng.choice(["", "orders", "é" * 70])
-        case "bytes" | "records" | "uuid":
-            return rng.randbytes(field.kind.size or rng.choice([0, 4, 150]))
-        case "float64":
-            return rng.random()
-        case "bool":
-            return rng.random() < 0.5
-    return rng.choice([0, 1, 5])
 
 
 def mutate(data: bytes, rng: random.Random) -> bytes:
@@ -97,7 +65,7 @@ def attempt(what: str, decode: Any, data: bytes) -> None:
 def fuzz(cls: type[Message], mutations: int) -> None:
     rng = random.Random(cls.__name__)
     for version in versions_of(cls):
-        valid = make(cls, version, rng).encode(version)
+        valid = random_struct(cls, version, rng).encode(version)
         for _ in range(mutations):
             attempt(f"{cls.__name__} v{version}", lambda data: cls.decode(data, version), mutate(valid, rng))  # noqa: B023
 
@@ -136,7 +104,7 @@ def test_hand_written_codecs_raise_nothing_but_remote_error(name: str, first: in
     cls = next(cls for cls in all_messages() if cls.__name__ == name)
     for version in range(first, last + 1):
         for _ in range(10):
-            valid = make(cls, version, rng).encode(version)
+            valid = random_struct(cls, version, rng).encode(version)
             for _ in range(SMOKE_MUTATIONS):
                 attempt(f"{name} v{version}", lambda data: read(data, version), mutate(valid, rng))  # noqa: B023
 
@@ -149,7 +117,7 @@ def test_hand_written_and_declared_codecs_accept_the_same_bytes() -> None:
         cls = classes[name]
         for version in range(first, last + 1):
             for _ in range(10 * SMOKE_MUTATIONS):
-                data = mutate(make(cls, version, rng).encode(version), rng)
+                data = mutate(random_struct(cls, version, rng).encode(version), rng)
                 by_hand = accepts(lambda data: read(data, version), data)  # noqa: B023
                 declared = accepts(lambda data: cls.decode(data, version), data)  # noqa: B023
                 assert by_hand == declared, f"{name} v{version}: {data.hex()}"
@@ -174,10 +142,10 @@ def test_mutated_records_raise_nothing_but_remote_error() -> None:
     rng = random.Random("records")
     metadata = [cls for cls in all_messages() if cls.__module__.endswith("metadata_records")]
     for cls in metadata:
-        valid = encode_metadata_record(make(cls, cls.MAX_VERSION, rng), cls.MAX_VERSION)
+        valid = encode_metadata_record(random_struct(cls, cls.MAX_VERSION, rng), cls.MAX_VERSION)
         for _ in range(SMOKE_MUTATIONS):
             attempt(cls.__name__, decode_metadata_record, mutate(valid, rng))
     for cls in GROUP_RECORDS.keys.values():
-        valid = GROUP_RECORDS.encode_key(make(cls, 0, rng))
+        valid = GROUP_RECORDS.encode_key(random_struct(cls, 0, rng))
         for _ in range(SMOKE_MUTATIONS):
             attempt(cls.__name__, GROUP_RECORDS.decode_key, mutate(valid, rng))

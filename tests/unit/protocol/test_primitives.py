@@ -1,4 +1,4 @@
-"""Varints and uuids are Kafka's."""
+"""Unsigned varints and uuids are Kafka's, and a cursor believes no length."""
 
 import pytest
 from hypothesis import given
@@ -9,11 +9,9 @@ from mainstem.protocol.primitives import (
     METADATA_TOPIC_ID,
     Cursor,
     read_uvarint,
-    read_varint,
     uuid_from_text,
     uuid_to_text,
     uvarint,
-    varint,
 )
 
 
@@ -24,18 +22,6 @@ def test_unsigned_varints_come_back(value: int) -> None:
     assert read_uvarint(b"-" + encoded + b"\xff", 1) == (value, 1 + len(encoded))
     cursor = Cursor(encoded, 0)
     assert (cursor.uvarint(), cursor.at) == (value, len(encoded))
-
-
-@given(value=st.integers(-(2**31), 2**31 - 1))
-def test_signed_varints_come_back(value: int) -> None:
-    assert read_varint(varint(value), 0) == (value, len(varint(value)))
-
-
-@pytest.mark.parametrize(
-    ("value", "encoded"), [(0, "00"), (-1, "01"), (1, "02"), (-64, "7f"), (64, "8001"), (-(2**31), "ffffffff0f")]
-)
-def test_signed_varints_are_zigzag(value: int, encoded: str) -> None:
-    assert varint(value).hex() == encoded
 
 
 @pytest.mark.parametrize(
@@ -52,12 +38,6 @@ def test_varints_cut_short_or_too_long_are_refused(data: bytes) -> None:
 def test_what_does_not_fit_an_unsigned_varint_is_our_mistake(value: int) -> None:
     with pytest.raises(ValueError, match="unsigned varint"):
         uvarint(value)
-
-
-@pytest.mark.parametrize("value", [-(2**31) - 1, 2**31])
-def test_what_does_not_fit_a_varint_is_our_mistake(value: int) -> None:
-    with pytest.raises(ValueError, match="varint"):
-        varint(value)
 
 
 def test_uuid_text_is_kafkas() -> None:
