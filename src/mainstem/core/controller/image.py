@@ -395,8 +395,10 @@ class ClusterImage:
                 yield ClientQuotaRecord(entity=parts, key=key, value=value, remove=False)
 
 
-_TRANSACTION_ENDS: Final[frozenset[type[Message]]] = frozenset(
-    {EndTransactionRecord, AbortTransactionRecord, BeginTransactionRecord}
+_TRANSACTION_ENDS: Final[tuple[type[Message], ...]] = (
+    EndTransactionRecord,
+    AbortTransactionRecord,
+    BeginTransactionRecord,
 )
 
 _REPLAY: Final[dict[type, Callable[[ClusterImage, Any, ImageDelta], None]]] = {
