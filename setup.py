@@ -17,6 +17,7 @@ COMPILED = [
     "src/mainstem/core/log/validation.py",
     "src/mainstem/protocol/batch.py",
     "src/mainstem/protocol/builder.py",
+    "src/mainstem/protocol/columns.py",
     "src/mainstem/protocol/compression.py",
     "src/mainstem/protocol/control.py",
     "src/mainstem/protocol/fetch.py",

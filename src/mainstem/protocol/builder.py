@@ -14,7 +14,7 @@ from typing import Final
 
 from crc32c import crc32c
 from librt.strings import BytesWriter, write_i16_be, write_i32_be, write_i64_be
-from mypy_extensions import i64
+from mypy_extensions import i64, u8
 
 from mainstem.protocol.batch import (
     CODEC_MASK,
@@ -70,7 +70,7 @@ def encode_header(
     write_i64_be(head, base_offset)
     write_i32_be(head, len(body) + HEADER_BYTES - LENGTH_OVERHEAD)
     write_i32_be(head, leader_epoch)  # type: ignore[arg-type]
-    head.append(2)
+    head.append(u8(2))
     write_i32_be(head, crc - 0x100000000 if crc > I32_MAX else crc)  # type: ignore[arg-type]
     head.write(checked)
     return head.getvalue()
@@ -175,7 +175,7 @@ class BatchBuilder:
         if self.record_count > 0 and HEADER_BYTES + len(writer) + varint_size(size) + size > self.max_bytes:
             return False
         write_varint(writer, size)
-        writer.append(0)
+        writer.append(u8(0))
         write_varint(writer, delta)
         write_varint(writer, offset_delta)
         _write_nullable(writer, key)
@@ -236,7 +236,7 @@ def encode_headers(headers: Headers) -> bytes:
 
 def _write_nullable(writer: BytesWriter, data: bytes | None) -> None:
     if data is None:
-        writer.append(1)
+        writer.append(u8(1))
     else:
         write_varint(writer, len(data))
         writer.write(data)
