@@ -156,7 +156,7 @@ class Log:
     @property
     def first_base_offset(self) -> i64:
         """Where the files begin, which may be before the log start."""
-        return self._segments[0].base_offset
+        return self._segments.first.base_offset
 
     @property
     def segments(self) -> list[Segment]:
