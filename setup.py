@@ -12,13 +12,34 @@ from setuptools import setup
 
 # One list, and nothing else decides what is compiled. A module belongs here when it runs per batch or per record.
 COMPILED = [
+    "src/mainstem/core/log/epochs.py",
+    "src/mainstem/core/log/producers.py",
+    "src/mainstem/core/log/validation.py",
     "src/mainstem/protocol/batch.py",
     "src/mainstem/protocol/builder.py",
     "src/mainstem/protocol/compression.py",
+    "src/mainstem/protocol/control.py",
     "src/mainstem/protocol/records.py",
     "src/mainstem/protocol/varint.py",
+    "src/mainstem/storage/duplicates.py",
+    "src/mainstem/storage/errors.py",
+    "src/mainstem/storage/flushing.py",
     "src/mainstem/storage/fs.py",
+    "src/mainstem/storage/index_file.py",
+    "src/mainstem/storage/log.py",
+    "src/mainstem/storage/offset_index.py",
+    "src/mainstem/storage/open_files.py",
     "src/mainstem/storage/posix.py",
+    "src/mainstem/storage/producer_store.py",
+    "src/mainstem/storage/reading.py",
+    "src/mainstem/storage/recovery.py",
+    "src/mainstem/storage/replay.py",
+    "src/mainstem/storage/scan.py",
+    "src/mainstem/storage/segment.py",
+    "src/mainstem/storage/snapshot.py",
+    "src/mainstem/storage/time_index.py",
+    "src/mainstem/storage/timestamps.py",
+    "src/mainstem/storage/txn_index.py",
 ]
 
 

@@ -115,13 +115,7 @@ class Segment:
 
     def rebuild_indexes(self) -> None:
         """Writes both indexes from the batches, as an append of each of them would have."""
-        self.offset_index.reset()
-        self.time_index.reset()
-        self._indexes_checked = True
-        self._max_timestamp = NO_TIMESTAMP
-        self._max_timestamp_offset = self.base_offset
-        self._max_timestamp_known = True
-        self._bytes_since_index_entry = 0
+        self.begin_indexes()
         file = self.log.pin()
         try:
             scan = BatchScan(file, 0, self.size)
@@ -131,6 +125,20 @@ class Segment:
                 raise StorageError(self.log.path, scan.broken, scan.next_position)
         finally:
             self.log.unpin()
+        self.end_indexes()
+
+    def begin_indexes(self) -> None:
+        """Empties both indexes; `index_batch` for every batch and `end_indexes` must follow."""
+        self.offset_index.reset()
+        self.time_index.reset()
+        self._indexes_checked = True
+        self._max_timestamp = NO_TIMESTAMP
+        self._max_timestamp_offset = self.base_offset
+        self._max_timestamp_known = True
+        self._bytes_since_index_entry = 0
+        self._forget_recent()
+
+    def end_indexes(self) -> None:
         self._bytes_since_index_entry = 0
         self.time_index.append_if_later(self._max_timestamp, self._max_timestamp_offset)
 
