@@ -90,6 +90,10 @@ class World:
         """Where a log without batches ends."""
         self.start_min = 0
         self.start_max = 0
+        self.was_rebuilt = False
+        """Whether producer state was worked out from the batches, of which those below the log start tell nothing."""
+        self.epochs_from = 0
+        """The largest log start there was: epochs below it may be forgotten, even if that log start is."""
         self.counts: dict[str, int] = {}
         self.disk = SimDisk(self.rng, lambda: self.now_ms)
         self.disk.make_directories(ROOT)
@@ -147,6 +151,7 @@ class World:
         self.counts[str(name)] = self.counts.get(str(name), 0) + 1
         action: Callable[..., None] = getattr(self, f"do_{name}")
         action(*numbers)
+        self.epochs_from = max(self.epochs_from, self.start_max)
         self.check_order()
 
     def do_append(self, records: int, size: int, time_step: int) -> None:
@@ -156,6 +161,8 @@ class World:
         """An idempotent batch; a transactional one where the producer has a transaction open."""
         producer %= PRODUCERS
         state = self.producer(producer)
+        if not self.is_known(producer):
+            return
         self._append(
             self._build(records, size, 10, producer, state.epoch, state.next_sequence, state.open), producer, state.open
         )
@@ -164,12 +171,16 @@ class World:
         """The first batch of a transaction, or another one."""
         producer %= PRODUCERS
         state = self.producer(producer)
+        if not self.is_known(producer):
+            return
         self._append(self._build(records, size, 10, producer, state.epoch, state.next_sequence, True), producer, True)
 
     def do_end(self, producer: int, commit: int) -> None:
         """A marker, with or without a transaction that is open."""
         producer %= PRODUCERS
         state = self.producer(producer)
+        if not self.is_known(producer):
+            return
         marker = EndMarker(producer, state.epoch, commit % 2 == 1, 7, 0, self.now_ms)
         self._append(build_end_marker(marker), producer, True, "commit" if commit % 2 else "abort")
 
@@ -190,7 +201,7 @@ class World:
         """A batch is missing before this one: it must be refused, and nothing changes."""
         producer %= PRODUCERS
         state = self.producer(producer)
-        if state.next_sequence == 0:
+        if state.next_sequence == 0 or not self.is_known(producer):
             return
         sequence = state.next_sequence + 1 + by % 1000
         data = self._build(1, 10, 0, producer, state.epoch, sequence, False)
@@ -199,7 +210,7 @@ class World:
     def do_fenced(self, producer: int) -> None:
         producer %= PRODUCERS
         state = self.producer(producer)
-        if state.epoch > 0:
+        if state.epoch > 0 and self.is_known(producer):
             data = self._build(1, 10, 0, producer, state.epoch - 1, state.next_sequence, False)
             self._refused(data, ErrorCode.INVALID_PRODUCER_EPOCH)
 
@@ -207,7 +218,7 @@ class World:
         """The producer starts over with a higher epoch."""
         producer %= PRODUCERS
         state = self.producer(producer)
-        if state.open or state.next_sequence == 0:
+        if state.open or state.next_sequence == 0 or not self.is_known(producer):
             return
         self._append(self._build(records, 20, 10, producer, state.epoch + 1, 0, False), producer)
 
@@ -238,7 +249,7 @@ class World:
         name = (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS)[which % 3]
         start = self.log.log_start
         self.dirs.checkpoint(name)
-        if name == LOG_STARTS:
+        if name == LOG_STARTS and start > self.log.segments[0].base_offset:
             self.start_min = max(self.start_min, start)
 
     def do_high_watermark(self, offset: int) -> None:
@@ -276,6 +287,7 @@ class World:
         self.histories.append([each for each in self.batches if each.next_offset <= to])
         self.empty_end = to
         self.durable_end = min(self.durable_end, to)
+        self.was_rebuilt = True
         self.dirs.lower_recovery_point(TOPIC, PARTITION, to)
         self.log.truncate_to(to, self.now_ms)
         assert self.log.log_end == to
@@ -287,6 +299,9 @@ class World:
         span = log.log_end - log.log_start
         at = log.log_start + offset % (span + 1)
         upper = log.high_watermark if offset % 2 else log.log_end
+        if upper not in [each.next_offset for each in self.batches]:
+            # A checkpointed high watermark may be older than what was lost and written anew, and lie inside a batch.
+            upper = log.log_end
         found = log.read(at, 1 + max_bytes, upper)
         data = found.read()
         found.release()
@@ -320,17 +335,19 @@ class World:
         high_watermark = self.log.high_watermark
         self.dirs.close(broker_epoch=1, now_ms=self.now_ms)
         self.histories, self.durable_end = [self.batches], self.log_end
-        check_folder(self.files(), from_the_start=self.is_whole)
+        check_folder(self.files(), from_the_start=self.is_whole, log_start=self.epochs_from)
         self.recover()
         assert self.log.high_watermark == high_watermark
 
     def do_kill(self) -> None:
         self.disk.kill()
+        self.was_rebuilt = True
         self.recover()
         assert self.log.log_end == self.log_end, f"kill -9 lost {self.log.log_end}…{self.log_end}"
 
     def do_power_loss(self, seed: int) -> None:
         self.disk.power_loss(Random(seed))
+        self.was_rebuilt = True
         self.recover()
         self.durable_end = self.log.log_end
         self.start_min = self.start_max = self.log.log_start
@@ -352,6 +369,11 @@ class World:
                 state.next_sequence = batch.sequence + len(batch.timestamps)
                 state.recent = [*state.recent, batch][-5:]
         return state
+
+    def is_known(self, producer: int) -> bool:
+        """Whether the log must know the producer: all its batches are there, or no state was ever rebuilt."""
+        mine = [each for each in self.batches if each.producer == producer]
+        return not self.was_rebuilt or all(each.base_offset >= self.log.log_start for each in mine)
 
     def _build(
         self, records: int, size: int, time_step: int, producer: int, epoch: int, sequence: int, transactional: bool
@@ -413,7 +435,11 @@ class World:
     def files(self, disk: SimDisk | None = None) -> dict[str, bytes]:
         prefix = FOLDER + "/"
         contents = (disk or self.disk).contents()
-        return {path.removeprefix(prefix): data for path, data in contents.items() if path.startswith(prefix) and data is not None}
+        return {
+            path.removeprefix(prefix): data
+            for path, data in contents.items()
+            if path.startswith(prefix) and data is not None
+        }
 
     def check_order(self) -> None:
         """D2."""
@@ -438,15 +464,18 @@ class World:
             f"{log}: it started between {self.start_min} and {self.start_max}"
         )
         kept = self._matching_history(disk, found, log)
-        assert kept is not None, f"{log}: {[(each.base_offset, each.leader_epoch) for each in found]} is no log there was"
+        assert kept is not None, (
+            f"{log}: {[(each.base_offset, each.leader_epoch) for each in found]} is no log there was"
+        )
         self.histories = [kept]
         self.empty_end = log.log_end
 
     def _batches_on(self, disk: SimDisk, log: Log) -> list[Batch]:
         files = self.files(disk)
-        # The epochs' file may be older than the log until the next flush; recovery makes up for it.
+        # The epochs' file may be older than the log until the next flush; recovery makes up for it. It may also have
+        # been written after the log start moved, and the log start be lost: then the first epochs are not known.
         files["leader-epoch-checkpoint"] = format_leader_epochs(log.epochs)
-        return check_folder(files, complete=False, from_the_start=False)
+        return check_folder(files, complete=False, from_the_start=False, log_start=max(log.log_start, self.epochs_from))
 
     def _matching_history(self, disk: SimDisk, found: list[Batch], log: Log) -> list[Written] | None:
         files = self.files(disk)
