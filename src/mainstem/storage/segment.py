@@ -111,6 +111,9 @@ class Segment:
             self.time_index.check(self.size)
         except (FileNotFoundError, StorageError):
             self.rebuild_indexes()
+            # Below the recovery point nothing else would make them durable.
+            self.offset_index.sync()
+            self.time_index.sync()
         self._indexes_checked = True
 
     def rebuild_indexes(self) -> None:
