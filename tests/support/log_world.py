@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
+import pytest
+
 from mainstem.core.log.config import LogConfig
 from mainstem.core.log.producers import Origin
 from mainstem.protocol.batch import iterate_batches
@@ -27,7 +29,7 @@ from mainstem.storage.log_dirs import LogDirs, LogPlace
 from mainstem.storage.meta_properties import MetaProperties, write_meta_properties
 from mainstem.storage.open_files import OpenFiles
 from mainstem.storage.recovery import open_log
-from tests.support.log_files import Batch, batches_of, check_folder
+from tests.support.log_files import Batch, check_folder
 
 Operation = tuple[str | int, ...]
 
@@ -417,12 +419,9 @@ class World:
 
     def _refused(self, data: bytes, code: ErrorCode) -> None:
         end = self.log.log_end
-        try:
+        with pytest.raises(RemoteError) as refused:
             self.log.append_as_leader(data, 0, len(data), self.leader_epoch, self.now_ms)
-        except RemoteError as error:
-            assert error.code is code, error
-        else:
-            raise AssertionError(f"taken, where {code.name} was due")
+        assert refused.value.code is code
         assert self.log.log_end == end
 
     # Checking
@@ -484,9 +483,9 @@ class World:
             kept = [each for each in history if each.next_offset <= log.log_end]
             first = found[0].base_offset if found else log.log_end
             tail = [each for each in kept if each.base_offset >= first]
-            if b"".join(each.data for each in tail) == stored and (tail or not found):
-                if not tail or tail[-1].next_offset == log.log_end:
-                    return kept
+            reaches_end = tail[-1].next_offset == log.log_end if tail else not found
+            if reaches_end and b"".join(each.data for each in tail) == stored:
+                return kept
         return None
 
 
@@ -500,10 +499,8 @@ def random_operations(seed: int, count: int) -> list[Operation]:
             weights[name] = 0
     weights["append"] += 1
     names = list(weights)
-    operations: list[Operation] = []
-    for name in rng.choices(names, [weights[name] for name in names], k=count):
-        operations.append((name, *(rng.randrange(limit) for limit in NUMBERS[name])))
-    return operations
+    chosen = rng.choices(names, [weights[name] for name in names], k=count)
+    return [(name, *(rng.randrange(limit) for limit in NUMBERS[name])) for name in chosen]
 
 
 WEIGHTS = {
