@@ -143,6 +143,9 @@ def test_kafkas_dump_tool_reads_ours_without_a_complaint(kafka: Kafka, our_data:
         said = kafka.dump_log_segments(option, "--files", indexes)
         for complaint in ("Found timestamp mismatch", "Found out of order", "Mismatches in", "Non-consecutive", "fail"):
             assert complaint not in said, said
+        if option == "--index-sanity-check":
+            kept = [file for file in our_data.glob("*-0/*index") if file.stat().st_size and file.suffix != ".txnindex"]
+            assert all(f"{file} passed sanity check." in said for file in kept)
     snapshots = ",".join(sorted(str(file) for file in our_data.glob("*-0/*.snapshot")))
     assert "producerId: " in kafka.dump_log_segments("--files", snapshots)
 

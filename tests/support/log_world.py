@@ -10,7 +10,7 @@ was durable, and holds all that was durable. After kill -9 it is exactly what it
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 import pytest
@@ -29,7 +29,7 @@ from mainstem.storage.log_dirs import LogDirs, LogPlace
 from mainstem.storage.meta_properties import MetaProperties, write_meta_properties
 from mainstem.storage.open_files import OpenFiles
 from mainstem.storage.recovery import open_log
-from tests.support.log_files import Batch, check_folder
+from tests.support.log_files import check_folder
 
 Operation = tuple[str | int, ...]
 
@@ -79,52 +79,93 @@ class ModelProducer:
     """The last batches of this epoch, at most five."""
 
 
+@dataclass
+class Expected:
+    """What may be found on the disk after power loss."""
+
+    histories: list[list[Written]] = field(default_factory=lambda: [[]])
+    """Every log that power loss may bring back, whole or cut; the last is the one now."""
+    empty_end: int = 0
+    """Where a log without batches ends."""
+    durable_end: int = 0
+    start_min: int = 0
+    start_max: int = 0
+    epochs_from: int = 0
+    """The largest log start there was: epochs below it may be forgotten, even if that log start is."""
+
+    def copy(self) -> "Expected":
+        return replace(self, histories=list(self.histories))
+
+    def check(self, disk: SimDisk, log: Log) -> list[Written]:
+        """D3, D4 and D6: the log is a legal one, and its files say what its batches do. Returns its batches."""
+        check_order(log)
+        files = files_on(disk)
+        # The epochs' file may be older than the log until the next flush; recovery makes up for it. It may also have
+        # been written after the log start moved, and the log start be lost: then the first epochs are not known.
+        files["leader-epoch-checkpoint"] = format_leader_epochs(log.epochs)
+        epochs_from = max(log.log_start, self.epochs_from)
+        found = check_folder(files, complete=False, from_the_start=False, log_start=epochs_from)
+        assert log.log_end >= self.durable_end, f"{log}: offsets below {self.durable_end} were durable"
+        assert self.start_min <= log.log_start <= max(self.start_max, self.start_min), (
+            f"{log}: it started between {self.start_min} and {self.start_max}"
+        )
+        stored = b"".join(files[name] for name in sorted(files) if name.endswith(".log"))
+        for history in reversed(self.histories):
+            kept = [each for each in history if each.next_offset <= log.log_end]
+            first = found[0].base_offset if found else log.log_end
+            tail = [each for each in kept if each.base_offset >= first]
+            reaches_end = tail[-1].next_offset == log.log_end if tail else not found
+            if reaches_end and b"".join(each.data for each in tail) == stored:
+                return kept
+        offsets = [(each.base_offset, each.leader_epoch) for each in found]
+        raise AssertionError(f"{log}: {offsets} is no log there was")
+
+
+def check_order(log: Log) -> None:
+    """D2."""
+    assert log.log_start <= log.last_stable_offset <= log.high_watermark <= log.log_end, log
+    assert log.recovery_point <= log.log_end, log
+    assert log.segments[0].base_offset <= log.log_start, log
+
+
+def files_on(disk: SimDisk) -> dict[str, bytes]:
+    """The files of the log's folder."""
+    prefix = FOLDER + "/"
+    found = disk.contents().items()
+    return {path.removeprefix(prefix): data for path, data in found if path.startswith(prefix) and data is not None}
+
+
+def open_directories(disk: SimDisk, config: LogConfig, now_ms: int) -> LogDirs[Log]:
+    files = OpenFiles(disk, 10)
+
+    def opener(place: LogPlace) -> Log:
+        starts = place.log_start, place.recovery_point, place.high_watermark
+        return open_log(files, place.folder, config, now_ms, *starts, clean=place.clean)
+
+    dirs: LogDirs[Log] = LogDirs(disk, Random(1), [ROOT], CLUSTER, 1, opener)
+    for _ in dirs.load(now_ms):
+        pass
+    assert not dirs.failed_logs, dirs.failed_logs
+    assert not dirs.any_offline, dirs.directories[0].offline
+    return dirs
+
+
 class World:
     def __init__(self, seed: int = 0, config: LogConfig = CONFIG) -> None:
         self.rng = Random(seed)
         self.config = config
         self.now_ms = START_MS
         self.leader_epoch = 0
-        self.histories: list[list[Written]] = [[]]
-        """Every log that power loss may bring back, whole or cut; the last is the one now."""
-        self.durable_end = 0
-        self.empty_end = 0
-        """Where a log without batches ends."""
-        self.start_min = 0
-        self.start_max = 0
+        self.expected = Expected()
         self.was_rebuilt = False
         """Whether producer state was worked out from the batches, of which those below the log start tell nothing."""
-        self.epochs_from = 0
-        """The largest log start there was: epochs below it may be forgotten, even if that log start is."""
         self.counts: dict[str, int] = {}
         self.disk = SimDisk(self.rng, lambda: self.now_ms)
         self.disk.make_directories(ROOT)
         write_meta_properties(self.disk, ROOT, MetaProperties(CLUSTER, 1, bytes(range(16))), self.now_ms)
-        self.dirs = self._open_directories(self.disk)
+        self.dirs = open_directories(self.disk, config, self.now_ms)
         self.dirs.create(TOPIC, PARTITION, bytes(range(16)), is_new=True)
         self._lead()
-
-    # Opening
-
-    def _open_directories(self, disk: SimDisk) -> LogDirs[Log]:
-        files = OpenFiles(disk, 10)
-
-        def opener(place: LogPlace) -> Log:
-            return open_log(
-                files,
-                place.folder,
-                self.config,
-                self.now_ms,
-                place.log_start,
-                place.recovery_point,
-                place.high_watermark,
-                place.clean,
-            )
-
-        dirs: LogDirs[Log] = LogDirs(disk, Random(1), [ROOT], CLUSTER, 1, opener)
-        for _ in dirs.load(self.now_ms):
-            pass
-        return dirs
 
     @property
     def log(self) -> Log:
@@ -132,11 +173,11 @@ class World:
 
     @property
     def batches(self) -> list[Written]:
-        return self.histories[-1]
+        return self.expected.histories[-1]
 
     @property
     def log_end(self) -> int:
-        return self.batches[-1].next_offset if self.batches else self.empty_end
+        return self.batches[-1].next_offset if self.batches else self.expected.empty_end
 
     def _lead(self) -> None:
         self.leader_epoch += 1
@@ -153,8 +194,8 @@ class World:
         self.counts[str(name)] = self.counts.get(str(name), 0) + 1
         action: Callable[..., None] = getattr(self, f"do_{name}")
         action(*numbers)
-        self.epochs_from = max(self.epochs_from, self.start_max)
-        self.check_order()
+        self.expected.epochs_from = max(self.expected.epochs_from, self.expected.start_max)
+        check_order(self.log)
 
     def do_append(self, records: int, size: int, time_step: int) -> None:
         self._append(self._build(records, size, time_step, -1, -1, -1, False), -1)
@@ -239,20 +280,20 @@ class World:
 
     def do_flush(self) -> None:
         self.log.flush(self.now_ms)
-        self.histories, self.durable_end = [self.batches], self.log.log_end
+        self.expected.histories, self.expected.durable_end = [self.batches], self.log.log_end
 
     def do_flush_rolled(self) -> None:
         job = self.log.begin_flush(self.now_ms, rolled_only=True)
         job.run()
         self.log.finish_flush(job)
-        self.durable_end = max(self.durable_end, min(self.log.recovery_point, self.log_end))
+        self.expected.durable_end = max(self.expected.durable_end, min(self.log.recovery_point, self.log_end))
 
     def do_checkpoint(self, which: int) -> None:
         name = (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS)[which % 3]
         start = self.log.log_start
         self.dirs.checkpoint(name)
         if name == LOG_STARTS and start > self.log.segments[0].base_offset:
-            self.start_min = max(self.start_min, start)
+            self.expected.start_min = max(self.expected.start_min, start)
 
     def do_high_watermark(self, offset: int) -> None:
         bounds = [each.next_offset for each in self.batches if each.next_offset > self.log.high_watermark]
@@ -262,17 +303,17 @@ class World:
     def do_delete_records(self, offset: int) -> None:
         span = self.log.high_watermark - self.log.log_start
         start = self.log.log_start + offset % (span + 1)
-        self.start_max = max(self.start_max, start)
+        self.expected.start_max = max(self.expected.start_max, start)
         self.log.advance_log_start(start)
         assert self.log.log_start == start
 
     def do_retention(self, time_step: int) -> None:
         self.now_ms += time_step
-        self.start_max = max(self.start_max, self.log.high_watermark)
+        self.expected.start_max = max(self.expected.start_max, self.log.high_watermark)
         before = self.log.log_start
         self.log.delete_old_segments(self.now_ms)
         assert before <= self.log.log_start <= self.log.high_watermark
-        self.start_max = self.log.log_start
+        self.expected.start_max = self.log.log_start
 
     def do_remove_files(self, time_step: int) -> None:
         self.now_ms += time_step
@@ -286,9 +327,9 @@ class World:
         bounds = [each.base_offset for each in self.batches if each.base_offset >= self.log.log_start]
         bounds.append(self.log.log_end)
         to = bounds[offset % len(bounds)]
-        self.histories.append([each for each in self.batches if each.next_offset <= to])
-        self.empty_end = to
-        self.durable_end = min(self.durable_end, to)
+        self.expected.histories.append([each for each in self.batches if each.next_offset <= to])
+        self.expected.empty_end = to
+        self.expected.durable_end = min(self.expected.durable_end, to)
         self.was_rebuilt = True
         self.dirs.lower_recovery_point(TOPIC, PARTITION, to)
         self.log.truncate_to(to, self.now_ms)
@@ -333,11 +374,11 @@ class World:
         self.disk.write_back(self.rng, (share % 10) / 10)
 
     def do_clean_restart(self) -> None:
-        self.start_min = self.log.log_start
+        self.expected.start_min = self.log.log_start
         high_watermark = self.log.high_watermark
         self.dirs.close(broker_epoch=1, now_ms=self.now_ms)
-        self.histories, self.durable_end = [self.batches], self.log_end
-        check_folder(self.files(), from_the_start=self.is_whole, log_start=self.epochs_from)
+        self.expected.histories, self.expected.durable_end = [self.batches], self.log_end
+        check_folder(files_on(self.disk), from_the_start=self.is_whole, log_start=self.expected.epochs_from)
         self.recover()
         assert self.log.high_watermark == high_watermark
 
@@ -351,8 +392,8 @@ class World:
         self.disk.power_loss(Random(seed))
         self.was_rebuilt = True
         self.recover()
-        self.durable_end = self.log.log_end
-        self.start_min = self.start_max = self.log.log_start
+        self.expected.durable_end = self.log.log_end
+        self.expected.start_min = self.expected.start_max = self.log.log_start
 
     # Appending
 
@@ -410,7 +451,7 @@ class World:
             control,
         )
         # Known to the model first: power may be lost in the middle of it.
-        self.histories[-1] = [*self.batches, batch]
+        self.expected.histories[-1] = [*self.batches, batch]
         origin = Origin.COORDINATOR if control else Origin.CLIENT
         result = self.log.append_as_leader(data, 0, len(data), self.leader_epoch, self.now_ms, origin)
         assert not result.is_duplicate
@@ -429,64 +470,14 @@ class World:
     @property
     def is_whole(self) -> bool:
         """Whether nothing was removed from the front, so that all state follows from the batches there."""
-        return self.start_max == 0
-
-    def files(self, disk: SimDisk | None = None) -> dict[str, bytes]:
-        prefix = FOLDER + "/"
-        contents = (disk or self.disk).contents()
-        return {
-            path.removeprefix(prefix): data
-            for path, data in contents.items()
-            if path.startswith(prefix) and data is not None
-        }
-
-    def check_order(self) -> None:
-        """D2."""
-        log = self.log
-        assert log.log_start <= log.last_stable_offset <= log.high_watermark <= log.log_end, log
-        assert log.recovery_point <= log.log_end, log
-        assert log.segments[0].base_offset <= log.log_start, log
+        return self.expected.start_max == 0
 
     def recover(self) -> None:
         """Opens what is on the disk and takes it for the truth, if it is one of those allowed."""
-        self.dirs = self._open_directories(self.disk)
-        assert not self.dirs.failed_logs, self.dirs.failed_logs
-        assert not self.dirs.any_offline, self.dirs.directories[0].offline
-        self.check_recovered(self.disk, self.log)
+        self.dirs = open_directories(self.disk, self.config, self.now_ms)
+        self.expected.histories = [self.expected.check(self.disk, self.log)]
+        self.expected.empty_end = self.log.log_end
         self._lead()
-
-    def check_recovered(self, disk: SimDisk, log: Log) -> None:
-        """D3, D4 and D6: the log is a legal one, and its files say what its batches do."""
-        found = self._batches_on(disk, log)
-        assert log.log_end >= self.durable_end, f"{log}: offsets below {self.durable_end} were durable"
-        assert self.start_min <= log.log_start <= max(self.start_max, self.start_min), (
-            f"{log}: it started between {self.start_min} and {self.start_max}"
-        )
-        kept = self._matching_history(disk, found, log)
-        assert kept is not None, (
-            f"{log}: {[(each.base_offset, each.leader_epoch) for each in found]} is no log there was"
-        )
-        self.histories = [kept]
-        self.empty_end = log.log_end
-
-    def _batches_on(self, disk: SimDisk, log: Log) -> list[Batch]:
-        files = self.files(disk)
-        # The epochs' file may be older than the log until the next flush; recovery makes up for it. It may also have
-        # been written after the log start moved, and the log start be lost: then the first epochs are not known.
-        files["leader-epoch-checkpoint"] = format_leader_epochs(log.epochs)
-        return check_folder(files, complete=False, from_the_start=False, log_start=max(log.log_start, self.epochs_from))
-
-    def _matching_history(self, disk: SimDisk, found: list[Batch], log: Log) -> list[Written] | None:
-        files = self.files(disk)
-        stored = b"".join(files[name] for name in sorted(files) if name.endswith(".log"))
-        for history in reversed(self.histories):
-            kept = [each for each in history if each.next_offset <= log.log_end]
-            first = found[0].base_offset if found else log.log_end
-            tail = [each for each in kept if each.base_offset >= first]
-            reaches_end = tail[-1].next_offset == log.log_end if tail else not found
-            if reaches_end and b"".join(each.data for each in tail) == stored:
-                return kept
-        return None
 
 
 def random_operations(seed: int, count: int) -> list[Operation]:
