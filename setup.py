@@ -12,6 +12,7 @@ from setuptools import setup
 
 # One list, and nothing else decides what is compiled. A module belongs here when it runs per batch or per record.
 COMPILED = [
+    "src/mainstem/core/log/append_result.py",
     "src/mainstem/core/log/epochs.py",
     "src/mainstem/core/log/producers.py",
     "src/mainstem/core/log/validation.py",
@@ -37,6 +38,7 @@ COMPILED = [
     "src/mainstem/storage/open_files.py",
     "src/mainstem/storage/posix.py",
     "src/mainstem/storage/producer_store.py",
+    "src/mainstem/storage/readable_log.py",
     "src/mainstem/storage/reading.py",
     "src/mainstem/storage/recovery.py",
     "src/mainstem/storage/replay.py",
