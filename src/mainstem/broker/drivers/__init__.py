@@ -1,0 +1,1 @@
+"""What runs the machines of `core`: files, timers and messages around decisions."""
