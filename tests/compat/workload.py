@@ -4,7 +4,8 @@ import time
 from random import Random
 
 from confluent_kafka import KafkaException, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 TOPICS: dict[str, dict[str, str]] = {
     "plain": {"segment.bytes": "1048576", "index.interval.bytes": "4096"},
@@ -56,6 +57,7 @@ def _producer(bootstrap: str, settings: dict[str, str | int | bool] | None = Non
             "bootstrap.servers": bootstrap,
             "linger.ms": 1000,  # `flush` sends at once: what was produced before it becomes one batch
             "message.max.bytes": 2_000_000,
+            "log_level": 0,  # the producer that is left open complains of the stopped broker until the process ends
             **(settings or {}),
         }
     )
@@ -73,7 +75,9 @@ def _batch(
     for _ in range(records):
         value = rng.randbytes(rng.randint(value_min, value_max) // 2).hex().encode()
         key = rng.choice([None, b"", b"key", rng.randbytes(8)])
-        extra = [("h", b"1"), ("empty", None)] if headers and rng.random() < 0.3 else None
+        extra: list[tuple[str, str | bytes | None]] | None = None
+        if headers and rng.random() < 0.3:
+            extra = [("h", b"1"), ("empty", None)]
         producer.produce(topic, value=value, key=key, headers=extra)
     assert producer.flush(30) == 0
 

@@ -165,7 +165,9 @@ class BatchView:
         if size < HEADER_BYTES or self.start + size > limit:
             raise RemoteError(ErrorCode.CORRUPT_MESSAGE, f"batch of {size} bytes where {limit - self.start} are left")
         if self.magic != 2:
-            raise RemoteError(ErrorCode.INVALID_RECORD, f"record format v{self.magic}; v2 is the only one supported")
+            # As Kafka 4 answers: formats that were dropped are invalid, ones that never were are corruption.
+            code = ErrorCode.INVALID_RECORD if self.magic < 2 else ErrorCode.CORRUPT_MESSAGE
+            raise RemoteError(code, f"record format v{self.magic}; v2 is the only one supported")
         if self.computed_crc() != self.crc:
             raise RemoteError(ErrorCode.CORRUPT_MESSAGE, "the batch does not match its CRC")
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from crc32c import crc32c
 from librt.strings import BytesWriter, write_i16_be, write_i32_be, write_i64_be
-from mypy_extensions import i64
+from mypy_extensions import i64, u8
 
 from mainstem.protocol.batch import (
     CODEC_MASK,
@@ -70,7 +70,7 @@ def encode_header(
     write_i64_be(head, base_offset)
     write_i32_be(head, len(body) + HEADER_BYTES - LENGTH_OVERHEAD)
     write_i32_be(head, leader_epoch)  # type: ignore[arg-type]
-    head.append(2)
+    head.append(u8(2))
     write_i32_be(head, crc - 0x100000000 if crc > I32_MAX else crc)  # type: ignore[arg-type]
     head.write(checked)
     return head.getvalue()
@@ -88,6 +88,7 @@ class BatchBuilder:
     __slots__ = (
         "_base_timestamp",
         "_delete_horizon",
+        "_has_base_timestamp",
         "_last_delta",
         "_log_append_time",
         "_max_timestamp",
@@ -134,7 +135,9 @@ class BatchBuilder:
         self.record_count: i64 = 0
         self._delete_horizon = delete_horizon
         self._log_append_time = log_append_time
-        self._base_timestamp = base_timestamp if delete_horizon is None else delete_horizon
+        first = base_timestamp if delete_horizon is None else delete_horizon
+        self._has_base_timestamp = first is not None
+        self._base_timestamp: i64 = NO_TIMESTAMP if first is None else first
         self._max_timestamp: i64 = NO_TIMESTAMP
         self._last_delta: i64 = -1
         self._writer = BytesWriter()
@@ -159,31 +162,25 @@ class BatchBuilder:
         offset_delta: i64 = offset - self.base_offset
         if offset_delta <= self._last_delta or offset_delta > I32_MAX:
             raise ValueError(f"offset {offset} in a batch at {self.base_offset}: must be past {self.next_offset - 1}")
-        if self._base_timestamp is None:
+        if not self._has_base_timestamp:
+            self._has_base_timestamp = True
             self._base_timestamp = timestamp
         delta: i64 = subtract_i64(timestamp, self._base_timestamp)
-        names: list[bytes] = []
-        size: i64 = 1 + varint_size(delta) + varint_size(offset_delta) + varint_size(len(headers))
+        # Most records have no headers, and then are spared a call through the sequence protocol.
+        tail = encode_headers(headers) if headers else b"\x00"
+        size: i64 = 1 + varint_size(delta) + varint_size(offset_delta) + len(tail)
         size += 1 if key is None else varint_size(len(key)) + len(key)
         size += 1 if value is None else varint_size(len(value)) + len(value)
-        for header_key, header_value in headers:
-            name = header_key.encode("utf-8", HEADER_KEY_ERRORS)
-            names.append(name)
-            size += varint_size(len(name)) + len(name)
-            size += 1 if header_value is None else varint_size(len(header_value)) + len(header_value)
         writer = self._writer
         if self.record_count > 0 and HEADER_BYTES + len(writer) + varint_size(size) + size > self.max_bytes:
             return False
         write_varint(writer, size)
-        writer.append(0)
+        writer.append(u8(0))
         write_varint(writer, delta)
         write_varint(writer, offset_delta)
         _write_nullable(writer, key)
         _write_nullable(writer, value)
-        write_varint(writer, len(headers))
-        for name, header in zip(names, headers, strict=True):
-            _write_nullable(writer, name)
-            _write_nullable(writer, header[1])
+        writer.write(tail)
         if self.record_count == 0 or timestamp > self._max_timestamp:
             self._max_timestamp = timestamp
         self._last_delta = offset_delta
@@ -211,14 +208,13 @@ class BatchBuilder:
         if self._delete_horizon is not None:
             attributes |= DELETE_HORIZON_MASK
         body = compress(self.codec, self._writer.getvalue(), self.level)
-        base_timestamp: i64 = NO_TIMESTAMP if self._base_timestamp is None else self._base_timestamp
         header = encode_header(
             body,
             self.base_offset,
             self.leader_epoch,
             attributes,
             last_delta,
-            base_timestamp,
+            self._base_timestamp,
             max_timestamp,
             self.producer_id,
             self.producer_epoch,
@@ -228,9 +224,19 @@ class BatchBuilder:
         return header + body
 
 
+def encode_headers(headers: Headers) -> bytes:
+    """The end of a record: how many headers, and each."""
+    writer = BytesWriter()
+    write_varint(writer, len(headers))
+    for key, value in headers:
+        _write_nullable(writer, key.encode("utf-8", HEADER_KEY_ERRORS))
+        _write_nullable(writer, value)
+    return writer.getvalue()
+
+
 def _write_nullable(writer: BytesWriter, data: bytes | None) -> None:
     if data is None:
-        writer.append(1)
+        writer.append(u8(1))
     else:
         write_varint(writer, len(data))
         writer.write(data)

@@ -7,8 +7,11 @@ raw snappy, dependent lz4 blocks, checksums, and several frames in a row too.
 `decompress` never allocates much past `limit`. gzip is inflated up to it; snappy says its size in front; lz4 and zstd
 are walked block by block first, headers only, because every block says or bounds its size.
 
-Data that does not decompress is CORRUPT_MESSAGE. Data that decompresses to more than the limit is MESSAGE_TOO_LARGE,
-upon which a Java producer splits its batch and tries again. Levels are those of `compression.<codec>.level` (KIP-390).
+Data that does not decompress is INVALID_RECORD: the CRC held, so sending it again cannot help, and a client gives up at
+once as it does upon Kafka's UNKNOWN_SERVER_ERROR here. Data that decompresses to more than the limit is
+MESSAGE_TOO_LARGE, upon which a Java producer splits its batch and tries again.
+
+Levels are those of `compression.<codec>.level` (KIP-390).
 """
 
 import zlib
@@ -35,6 +38,8 @@ GZIP_DEFAULT_LEVEL: Final = -1
 LZ4_DEFAULT_LEVEL: Final = 9
 ZSTD_DEFAULT_LEVEL: Final = 3
 
+_GZIP_USUAL_LEVEL: Final = 6  # what zlib takes -1 for
+_GZIP_MAGIC: Final = b"\x1f\x8b"
 _GZIP_WINDOW: Final = 31  # 2^15 bytes, in gzip's wrapping
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
@@ -58,7 +63,9 @@ def compress(codec: i64, data: bytes, level: int | None = None) -> bytes:
     if codec == NONE:
         return data
     if codec == GZIP:
-        return zlib.compress(data, GZIP_DEFAULT_LEVEL if level is None else level, _GZIP_WINDOW)
+        if level is None or level == GZIP_DEFAULT_LEVEL:
+            level = _GZIP_USUAL_LEVEL
+        return bytes(cramjam.gzip.compress(data, level=level))
     if codec == SNAPPY:
         return _compress_xerial(data)
     if codec == LZ4:
@@ -98,7 +105,7 @@ def decompress(codec: i64, data: bytes, limit: i64) -> bytes:
         if codec == ZSTD:
             return _decompress_into(codec, data, _zstd_bound(data), limit)
     except (IndexError, zlib.error, cramjam.DecompressionError) as error:
-        raise RemoteError(ErrorCode.CORRUPT_MESSAGE, f"{CODEC_NAMES[codec]} data is damaged: {error}") from None
+        raise RemoteError(ErrorCode.INVALID_RECORD, f"{CODEC_NAMES[codec]} data is damaged: {error}") from None
     if codec == NONE:
         if len(data) > limit:
             raise _too_large(NONE, limit)
@@ -111,7 +118,7 @@ def _too_large(codec: i64, limit: i64) -> RemoteError:
 
 
 def _decompress_gzip(data: bytes, limit: i64) -> bytes:
-    """Members may follow each other; zero bytes after the last are padding."""
+    """Members may follow each other. Like Java, stops at anything else that follows one."""
     parts: list[bytes] = []
     left: i64 = limit
     while True:
@@ -122,10 +129,10 @@ def _decompress_gzip(data: bytes, limit: i64) -> bytes:
         if left < 0:
             raise _too_large(GZIP, limit)
         if not inflater.eof:
-            raise RemoteError(ErrorCode.CORRUPT_MESSAGE, "gzip data ends early")
+            raise RemoteError(ErrorCode.INVALID_RECORD, "gzip data ends early")
         parts.append(part)
-        data = inflater.unused_data.lstrip(b"\x00")
-        if not data:
+        data = inflater.unused_data
+        if not data.startswith(_GZIP_MAGIC):
             return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
@@ -141,13 +148,13 @@ def _decompress_snappy(data: bytes, limit: i64) -> bytes:
             break
         shift += 7
         if shift > 28:
-            raise RemoteError(ErrorCode.CORRUPT_MESSAGE, "snappy data is damaged: no size in front")
+            raise RemoteError(ErrorCode.INVALID_RECORD, "snappy data is damaged: no size in front")
     if size > limit:
         raise _too_large(SNAPPY, limit)
     # One byte takes part in at most 64 of the output (a copy of 64 in two bytes, at least): a larger claim is a lie,
     # and is found out before it is allocated.
     if size > 64 * len(data):
-        raise RemoteError(ErrorCode.CORRUPT_MESSAGE, f"snappy data of {len(data)} bytes claims to hold {size}")
+        raise RemoteError(ErrorCode.INVALID_RECORD, f"snappy data of {len(data)} bytes claims to hold {size}")
     return bytes(cramjam.snappy.decompress_raw(data))
 
 
@@ -157,7 +164,7 @@ def _decompress_xerial(data: bytes, limit: i64) -> bytes:
     left: i64 = limit
     end: i64 = len(data)
     if position > end:
-        raise RemoteError(ErrorCode.CORRUPT_MESSAGE, "snappy data ends early")
+        raise RemoteError(ErrorCode.INVALID_RECORD, "snappy data ends early")
     while position < end:
         size: i64 = i64(read_i32_be(data, position))
         if data.startswith(_XERIAL_MAGIC, position):
@@ -166,9 +173,7 @@ def _decompress_xerial(data: bytes, limit: i64) -> bytes:
             continue
         position += 4
         if size < 0 or size > end - position:
-            raise RemoteError(
-                ErrorCode.CORRUPT_MESSAGE, f"snappy block of {size} bytes where {end - position} are left"
-            )
+            raise RemoteError(ErrorCode.INVALID_RECORD, f"snappy block of {size} bytes where {end - position} are left")
         part = _decompress_snappy(data[position : position + size], left)
         left -= len(part)
         parts.append(part)
@@ -242,7 +247,7 @@ def _lz4_bound(data: bytes) -> i64:
             position += 8 + (i64(read_i32_le(data, position + 4)) & 0xFFFFFFFF)
             continue
         if magic != _LZ4_MAGIC:
-            raise RemoteError(ErrorCode.CORRUPT_MESSAGE, "lz4 data does not start with a frame")
+            raise RemoteError(ErrorCode.INVALID_RECORD, "lz4 data does not start with a frame")
         flags: i64 = data[position + 4]
         block_bytes: i64 = 1 << (8 + 2 * ((i64(data[position + 5]) >> 4) & 7))
         position += 7 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
@@ -274,7 +279,7 @@ def _zstd_bound(data: bytes) -> i64:
             position += 8 + (i64(read_i32_le(data, position + 4)) & 0xFFFFFFFF)
             continue
         if magic != _ZSTD_MAGIC:
-            raise RemoteError(ErrorCode.CORRUPT_MESSAGE, "zstd data does not start with a frame")
+            raise RemoteError(ErrorCode.INVALID_RECORD, "zstd data does not start with a frame")
         descriptor: i64 = data[position + 4]
         single_segment: i64 = (descriptor >> 5) & 1
         size_flag: i64 = descriptor >> 6

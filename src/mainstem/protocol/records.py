@@ -8,12 +8,16 @@
 `walk_records` is the broker's check of what a producer sent, one pass and no object per record. `iterate_records`
 makes a `Record` of each and serves batches of any origin, so it takes what compaction leaves: offsets with gaps.
 
-What Kafka 4.3 refuses, found by sending it such batches (all INVALID_RECORD): a length that is negative, that leaves
+What Kafka 4.3 refuses with INVALID_RECORD, found by sending it such batches: a length that is negative, that leaves
 the batch, or that is not used up exactly; a varint of more than five bytes (ten for a varlong); a key, value or
 header that leaves its record; a negative number of headers, or more headers than bytes; a negative header key length;
-fewer or more records than the header counts. Kafka checks that offset deltas run 0, 1, 2 … in compressed batches only;
-here they must in both, because nothing corrects them later. Any negative key or value length is null, as in Kafka.
-Data that does not decompress is the codec's matter (`compression`).
+fewer or more records than the header counts. Any negative key or value length is null, and attributes are not looked
+at. All of that is so here. Stricter here, and INVALID_RECORD always:
+
+- Kafka lets a wrong length pass in a compressed batch, where it skips keys and values without looking.
+- Kafka takes an uncompressed batch whose offset deltas do not run 0, 1, 2 … and stores it, and answers
+  UNKNOWN_SERVER_ERROR if it is compressed. Nothing corrects them later, so neither is taken here.
+- Kafka answers UNKNOWN_SERVER_ERROR to an overlong varint in front of an uncompressed record.
 
 Timestamps: with LogAppendTime every record has the batch's max timestamp. A batch with a delete horizon (KIP-534) has
 the horizon as its base timestamp, and its deltas count from there: nothing to do when reading. Sums wrap as in Java.

@@ -62,6 +62,13 @@ class OffsetIndex(IndexFile):
             return -1
         return self.base_offset + i64(read_i32_be(read_bytes(file, slot * ENTRY_BYTES, ENTRY_BYTES, cached), 0))
 
+    def position_before(self, file: File, position: i64) -> i64:
+        """The position of the last entry at or before `position`, or 0: a place from which batches can be read."""
+        slot: i64 = self._floor(file, position, 4, False)
+        if slot < 0:
+            return 0
+        return i64(read_i32_be(read_bytes(file, slot * ENTRY_BYTES, ENTRY_BYTES, False), 4))
+
     def truncate_to(self, offset: i64) -> None:
         """Removes the entries at or past `offset`."""
         self.load()

@@ -111,17 +111,14 @@ class Segment:
             self.time_index.check(self.size)
         except (FileNotFoundError, StorageError):
             self.rebuild_indexes()
+            # Below the recovery point nothing else would make them durable.
+            self.offset_index.sync()
+            self.time_index.sync()
         self._indexes_checked = True
 
     def rebuild_indexes(self) -> None:
         """Writes both indexes from the batches, as an append of each of them would have."""
-        self.offset_index.reset()
-        self.time_index.reset()
-        self._indexes_checked = True
-        self._max_timestamp = NO_TIMESTAMP
-        self._max_timestamp_offset = self.base_offset
-        self._max_timestamp_known = True
-        self._bytes_since_index_entry = 0
+        self.begin_indexes()
         file = self.log.pin()
         try:
             scan = BatchScan(file, 0, self.size)
@@ -131,6 +128,20 @@ class Segment:
                 raise StorageError(self.log.path, scan.broken, scan.next_position)
         finally:
             self.log.unpin()
+        self.end_indexes()
+
+    def begin_indexes(self) -> None:
+        """Empties both indexes; `index_batch` for every batch and `end_indexes` must follow."""
+        self.offset_index.reset()
+        self.time_index.reset()
+        self._indexes_checked = True
+        self._max_timestamp = NO_TIMESTAMP
+        self._max_timestamp_offset = self.base_offset
+        self._max_timestamp_known = True
+        self._bytes_since_index_entry = 0
+        self._forget_recent()
+
+    def end_indexes(self) -> None:
         self._bytes_since_index_entry = 0
         self.time_index.append_if_later(self._max_timestamp, self._max_timestamp_offset)
 
@@ -142,7 +153,13 @@ class Segment:
         return 0 <= relative <= RELATIVE_MAX
 
     def should_roll(
-        self, bytes_max: i64, age_max_ms: i64, incoming_bytes: i64, incoming_timestamp: i64, last_offset: i64, now_ms: i64
+        self,
+        bytes_max: i64,
+        age_max_ms: i64,
+        incoming_bytes: i64,
+        incoming_timestamp: i64,
+        last_offset: i64,
+        now_ms: i64,
     ) -> bool:
         """Whether a new segment must begin before batches of `incoming_bytes` that end at `last_offset`."""
         if self.size > bytes_max - incoming_bytes:

@@ -32,7 +32,7 @@ ENTRY_BYTES: Final = 46
 def encode_snapshot(states: ProducerStates) -> bytes:
     body = BytesWriter()
     producers = states.in_snapshot_order()
-    write_i32_be(body, len(producers))  # type: ignore[arg-type]
+    write_i32_be(body, len(producers))
     for producer in producers:
         write_i64_be(body, producer.producer_id)
         write_i16_be(body, producer.epoch)  # type: ignore[arg-type]

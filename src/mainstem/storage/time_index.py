@@ -67,7 +67,9 @@ class TimeIndex(IndexFile):
         file = self.ref.pin()
         try:
             relative: i64 = offset - self.base_offset
-            while keep > 0 and i64(read_i32_be(read_bytes(file, (keep - 1) * ENTRY_BYTES + 8, 4, False), 0)) >= relative:
+            while (
+                keep > 0 and i64(read_i32_be(read_bytes(file, (keep - 1) * ENTRY_BYTES + 8, 4, False), 0)) >= relative
+            ):
                 keep -= 1
         finally:
             self.ref.unpin()

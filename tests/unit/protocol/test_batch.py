@@ -45,9 +45,10 @@ def test_sequences_start_again_at_zero_after_the_largest_int() -> None:
         (lambda b: b[:-1] + b"!", ErrorCode.CORRUPT_MESSAGE),
         (lambda b: b[:8] + struct.pack(">i", -1) + b[12:], ErrorCode.CORRUPT_MESSAGE),
         (lambda b: b[:16] + b"\x01" + b[17:], ErrorCode.INVALID_RECORD),
+        (lambda b: b[:16] + b"\x03" + b[17:], ErrorCode.CORRUPT_MESSAGE),
         (lambda b: b[:60], ErrorCode.CORRUPT_MESSAGE),
     ],
-    ids=["truncated", "bit rot", "negative length", "old magic", "half a header"],
+    ids=["truncated", "bit rot", "negative length", "old magic", "magic to come", "half a header"],
 )
 def test_a_damaged_batch_is_refused_with_kafkas_error(damage, code) -> None:  # type: ignore[no-untyped-def]
     data = damage(make_batch(b"abc"))

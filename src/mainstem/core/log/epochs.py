@@ -60,7 +60,8 @@ class LeaderEpochs:
 
     def assign(self, epoch: i64, start_offset: i64) -> bool:
         """Notes that `epoch` begins at `start_offset`; False where that is known."""
-        assert epoch >= 0 and start_offset >= 0
+        assert epoch >= 0
+        assert start_offset >= 0
         if self._entries:
             last = self._entries[-1]
             if last.epoch == epoch and start_offset >= last.start_offset:

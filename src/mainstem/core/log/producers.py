@@ -149,9 +149,7 @@ class ProducerStates:
 
     # -- checks: before the write, changing nothing ---------------------------------------------------------------
 
-    def find_duplicate(
-        self, producer_id: i64, epoch: i64, first_sequence: i64, last_sequence: i64
-    ) -> BatchMark | None:
+    def find_duplicate(self, producer_id: i64, epoch: i64, first_sequence: i64, last_sequence: i64) -> BatchMark | None:
         producer = self._producers.get(producer_id)
         if producer is None or producer.epoch != epoch:
             return None

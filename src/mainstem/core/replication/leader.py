@@ -34,12 +34,12 @@ class LeaderState:
         self.node_id = node_id
         self.epoch = epoch
         self.epoch_start = log_end
-        """Where this epoch begins: a follower joins the in-sync replicas only when it has come this far (KAFKA-7128)."""
+        """Where this epoch begins: a follower is in sync only when it has come this far (KAFKA-7128)."""
         self.high_watermark = min(high_watermark, log_end)
         self._replicas = tuple(replicas)
         self._in_sync = tuple(in_sync)
         self._min_in_sync = min_in_sync
-        self._ends = {replica: NEVER for replica in self._replicas}
+        self._ends = dict.fromkeys(self._replicas, NEVER)
         self._ends[node_id] = log_end
         assert node_id in self._in_sync, f"node {node_id} leads but is not in sync: {self._in_sync}"
 

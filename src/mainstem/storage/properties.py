@@ -76,3 +76,17 @@ def _unescape(text: str) -> str:
         else:
             out.append(_ESCAPES.get(char, char))
     return "".join(out)
+
+
+def escape_value(value: str) -> str:
+    """`value` as Java writes it after the `=`."""
+    out: list[str] = []
+    for index, letter in enumerate(value):
+        if letter in "=:#!\\" or (letter == " " and index == 0):
+            out.append("\\" + letter)
+        elif " " <= letter <= "~":
+            out.append(letter)
+        else:
+            units = letter.encode("utf-16-be")
+            out.extend(f"\\u{units[n] << 8 | units[n + 1]:04X}" for n in range(0, len(units), 2))
+    return "".join(out)

@@ -1,0 +1,192 @@
+"""What a leader checks and changes in a batch before it takes it.
+
+In Kafka's order: one whole batch of v2; base offset 0 and `max.message.bytes` (the whole batch, header included; equal
+is allowed) before the CRC; then the count against the offsets, no control batch, no negative sequence; then the
+records. Uncompressed records are walked once, so that no malformed one is stored. Compressed ones are opened only
+where their content decides something: keys on a compacted topic, a timestamp limit that the header already breaks, a
+codec to be replaced. Otherwise the header is believed.
+
+What changes is the header: LogAppendTime, or a largest timestamp that the records do not have. The batch itself
+stays where it lies, unless `compression.type` demands another codec.
+"""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from mainstem.core.log.config import LogConfig
+from mainstem.core.log.producers import Origin
+from mainstem.core.log.rejection import RecordsRejectedError
+from mainstem.protocol.batch import HEADER_BYTES, NO_TIMESTAMP, RECORDS_AT, STAMP_BYTES, BatchView
+from mainstem.protocol.builder import recompress, rewrite_header
+from mainstem.protocol.errors import ErrorCode, RemoteError
+from mainstem.protocol.records import RecordsSummary, batch_body, iterate_records, walk_records
+from mainstem.protocol.varint import add_i64
+
+KEEP_CODEC: Final = -1
+CODECS: Final = {"producer": -1, "uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+_ERRORS_MAX: Final = 100
+
+
+class BatchRules:
+    """What a topic's config says about batches, laid out for the data path."""
+
+    __slots__ = (
+        "after_max_ms",
+        "before_max_ms",
+        "codec",
+        "compact",
+        "is_log_append_time",
+        "level",
+        "max_bytes",
+    )
+
+    def __init__(self, config: LogConfig) -> None:
+        self.max_bytes: i64 = config.max_message_bytes
+        self.compact: bool = config.compact
+        self.is_log_append_time: bool = config.is_log_append_time
+        self.before_max_ms: i64 = config.message_timestamp_before_max_ms
+        self.after_max_ms: i64 = config.message_timestamp_after_max_ms
+        self.codec: i64 = CODECS[config.compression_type]
+        self.level: int | None = None
+        if config.compression_type == "gzip":
+            self.level = config.compression_gzip_level
+        elif config.compression_type == "lz4":
+            self.level = config.compression_lz4_level
+        elif config.compression_type == "zstd":
+            self.level = config.compression_zstd_level
+
+
+class ValidBatch:
+    """A batch that may be appended: `batch`, with `header` in place of its first 61 bytes where that is not empty."""
+
+    __slots__ = ("batch", "header", "log_append_time", "max_timestamp", "size")
+
+    def __init__(self, batch: BatchView, header: bytes, max_timestamp: i64, log_append_time: i64) -> None:
+        self.batch = batch
+        self.header = header
+        self.size: i64 = batch.size
+        self.max_timestamp: i64 = max_timestamp
+        self.log_append_time: i64 = log_append_time
+        """The leader's time where the topic has it, or -1."""
+
+    def buffers(self, base_offset: i64, leader_epoch: i64) -> list[bytes | memoryview]:
+        """The batch as it is written: fresh first 16 bytes, the rest from where it is."""
+        batch = self.batch
+        stamp = batch.stamp(base_offset, leader_epoch)
+        if self.header:
+            return [
+                stamp + self.header[STAMP_BYTES:],
+                memoryview(batch.buffer)[batch.start + HEADER_BYTES : batch.end],
+            ]
+        return [stamp, memoryview(batch.buffer)[batch.start + STAMP_BYTES : batch.end]]
+
+
+def validate(buffer: bytes, start: i64, end: i64, rules: BatchRules, now_ms: i64, origin: Origin) -> ValidBatch:
+    """Raises RemoteError unless exactly one batch that this topic takes lies in `buffer[start:end]`."""
+    batch = _only_batch(buffer, start, end)
+    from_client = origin == Origin.CLIENT
+    if from_client and batch.base_offset != 0:
+        raise _invalid(f"the base offset of a produced batch is {batch.base_offset}; it must be 0")
+    size: i64 = batch.size
+    if size > rules.max_bytes:
+        raise _too_large(size, rules)
+    if batch.computed_crc() != batch.crc:
+        raise RemoteError(ErrorCode.CORRUPT_MESSAGE, "the batch does not match its CRC")
+    if not from_client:
+        # A coordinator's records are ours; they carry the time at which they were made.
+        return ValidBatch(batch, b"", batch.max_timestamp, NO_TIMESTAMP)
+    _check_header(batch)
+    recompressed: bool = rules.codec != KEEP_CODEC and rules.codec != batch.codec
+    max_timestamp: i64 = _check_records(batch, rules, now_ms, recompressed)
+    if recompressed:
+        changed = recompress(batch, rules.codec, rules.level)
+        batch = BatchView(changed, 0)
+        if batch.size > rules.max_bytes:
+            raise _too_large(batch.size, rules)
+    if rules.is_log_append_time:
+        return ValidBatch(batch, rewrite_header(batch, log_append_time=now_ms), now_ms, now_ms)
+    if batch.is_log_append_time or max_timestamp != batch.max_timestamp:
+        return ValidBatch(batch, rewrite_header(batch, max_timestamp=max_timestamp), max_timestamp, NO_TIMESTAMP)
+    return ValidBatch(batch, b"", max_timestamp, NO_TIMESTAMP)
+
+
+def _only_batch(buffer: bytes, start: i64, end: i64) -> BatchView:
+    if end - start < HEADER_BYTES:
+        raise _invalid("a produce request must hold one batch for each partition; this one holds none")
+    batch = BatchView(buffer, start)
+    size: i64 = batch.size
+    if size < HEADER_BYTES:
+        raise RemoteError(ErrorCode.CORRUPT_MESSAGE, f"a batch cannot have {size} bytes")
+    if start + size > end:
+        raise _invalid(f"a batch of {size} bytes where {end - start} were sent")
+    if batch.magic != 2:
+        raise _invalid(f"record format v{batch.magic}; v2 is the only one supported")
+    rest: i64 = end - start - size
+    if rest >= HEADER_BYTES and BatchView(buffer, start + size).size <= rest:
+        raise _invalid("a produce request must hold exactly one batch for each partition; this one holds more")
+    return batch
+
+
+def _check_header(batch: BatchView) -> None:
+    count: i64 = batch.record_count
+    by_offsets: i64 = batch.last_offset_delta + 1
+    if by_offsets <= 0 or count <= 0 or by_offsets != count:
+        raise _invalid(f"the batch counts {count} records and {by_offsets} offsets")
+    if batch.is_control:
+        raise _invalid("clients may not write control records")
+    if batch.producer_id >= 0 and batch.base_sequence < 0:
+        raise _invalid(f"sequence {batch.base_sequence} with producer id {batch.producer_id}")
+
+
+def _check_records(batch: BatchView, rules: BatchRules, now_ms: i64, recompressed: bool) -> i64:
+    """Checks what the topic demands of each record; returns the largest timestamp."""
+    base: i64 = batch.base_timestamp
+    oldest: i64 = base
+    newest: i64 = batch.max_timestamp
+    has_null_key = False
+    if batch.codec == 0 or rules.compact or recompressed:
+        buffer, start, end = batch.buffer, batch.start + RECORDS_AT, batch.end
+        if batch.codec != 0:
+            buffer, start, end = batch_body(batch)
+        summary: RecordsSummary = walk_records(buffer, start, end, batch.record_count)
+        has_null_key = summary.has_null_key
+        if not batch.is_log_append_time:
+            oldest = add_i64(base, summary.min_timestamp_delta)
+            newest = add_i64(base, summary.max_timestamp_delta)
+    if rules.is_log_append_time:
+        suspicious: bool = batch.is_log_append_time
+    else:
+        suspicious = now_ms - oldest > rules.before_max_ms or newest - now_ms > rules.after_max_ms
+    if suspicious or (has_null_key and rules.compact):
+        _reject_bad_records(batch, rules, now_ms)
+    return newest
+
+
+def _reject_bad_records(batch: BatchView, rules: BatchRules, now_ms: i64) -> None:
+    """Looks at each record and raises for those that are not allowed, if there are any."""
+    code = ErrorCode.INVALID_RECORD
+    errors: list[tuple[int, str]] = []
+    for index, record in enumerate(iterate_records(batch)):
+        timestamp: i64 = record.timestamp
+        if rules.compact and record.key is None:
+            errors.append((index, "a compacted topic takes no record without a key"))
+        elif not rules.is_log_append_time and timestamp != NO_TIMESTAMP:
+            if now_ms - timestamp > rules.before_max_ms or timestamp - now_ms > rules.after_max_ms:
+                code = ErrorCode.INVALID_TIMESTAMP
+                errors.append((index, f"timestamp {timestamp} is out of range at {now_ms}"))
+        elif batch.is_log_append_time:
+            code = ErrorCode.INVALID_TIMESTAMP
+            errors.append((index, "a producer may not use LogAppendTime"))
+        if len(errors) >= _ERRORS_MAX:
+            break
+    if errors:
+        raise RecordsRejectedError(code, f"{errors[0][1]} (record {errors[0][0]} of the batch)", errors)
+
+
+def _invalid(message: str) -> RemoteError:
+    return RemoteError(ErrorCode.INVALID_RECORD, message)
+
+
+def _too_large(size: i64, rules: BatchRules) -> RemoteError:
+    return RemoteError(ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {size} bytes; the topic takes {rules.max_bytes}")

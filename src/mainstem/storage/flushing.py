@@ -1,0 +1,86 @@
+"""What blocks, as jobs: a `FlushJob` makes a log durable, a `RemovalJob` takes deleted files off the disk.
+
+The log prepares a job on the event loop, a thread runs it, and the log takes the outcome back on the loop. A job
+touches only what it was given, so the log may go on appending meanwhile; what comes later is not covered.
+A failure is kept, never retried, and raised when the log takes the outcome back (D5).
+"""
+
+from mypy_extensions import i64
+
+from mainstem.storage.fs import File, FileSystem
+from mainstem.storage.leader_epoch_file import write_leader_epochs
+from mainstem.storage.open_files import FileRef
+
+
+class FlushJob:
+    """Order matters: epochs and snapshots first, then data and indexes, then names. After it, everything below
+    `offset` survives power loss."""
+
+    def __init__(self, fs: FileSystem, directory: str, offset: i64, generation: i64) -> None:
+        self.offset: i64 = offset
+        self.generation: i64 = generation
+        self.error: OSError | None = None
+        self.epochs_path = ""
+        self.epochs_data = b""
+        self.epochs_version: i64 = -1
+        self.snapshots: list[str] = []
+        self.has_new_names = False
+        self._fs = fs
+        self._directory = directory
+        self._refs: list[FileRef] = []
+        self._files: list[File] = []
+        self._versions: list[int] = []
+
+    def add(self, ref: FileRef) -> None:
+        """On the loop: pins the file and remembers how far this job will cover it."""
+        self._refs.append(ref)
+        self._files.append(ref.pin())
+        self._versions.append(ref.version)
+
+    def run(self) -> None:
+        """Blocks; for a thread."""
+        try:
+            if self.epochs_version >= 0:
+                write_leader_epochs(self._fs, self.epochs_path, self.epochs_data)
+            for path in self.snapshots:
+                self._sync_snapshot(path)
+            for file in self._files:
+                file.sync()
+            if self.has_new_names:
+                self._fs.sync_directory(self._directory)
+        except OSError as error:
+            self.error = error
+
+    def finish(self) -> None:
+        """On the loop: gives the pins back."""
+        for ref, version in zip(self._refs, self._versions, strict=True):
+            if self.error is None and version > ref.synced_version:
+                ref.synced_version = version
+            ref.unpin()
+        self._refs = []
+        self._files = []
+        self._versions = []
+
+    def _sync_snapshot(self, path: str) -> None:
+        try:
+            file = self._fs.open(path)
+        except FileNotFoundError:
+            return  # its segment was deleted meanwhile
+        try:
+            file.sync()
+        finally:
+            file.close()
+
+
+class RemovalJob:
+    """Files that left the log and have served their `file.delete.delay.ms`."""
+
+    def __init__(self, fs: FileSystem, paths: list[str], due_ms: i64) -> None:
+        self.paths = paths
+        self.due_ms: i64 = due_ms
+        self._fs = fs
+
+    def run(self) -> None:
+        for path in self.paths:
+            if self._fs.exists(path):
+                self._fs.remove(path)

@@ -1,0 +1,835 @@
+"""One partition's log, as Kafka keeps it on disk.
+
+    log_start <= last stable offset <= high watermark <= log_end, and recovery_point <= log_end (D2)
+
+Rules:
+- `log_end` moves only after the bytes are written, and at once then, before anything else can fail: an index that
+  cannot be written never leads to an offset given twice (D1, KAFKA-7866).
+- Producer state changes only after the batch is written (T3, KAFKA-6683).
+- The first failed write or fsync fails the log for good: every later call raises the same `StorageError` (D5).
+- Calls are made by one owner, the event loop. What may take long is a job: prepared here, run in a thread, finished
+  here (`flushing`, `reading`).
+- Nothing is deleted past the high watermark (KAFKA-5634).
+
+Opening, and what happens after a crash, is `recovery`'s.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from mypy_extensions import i64
+
+from mainstem.core.log.config import LogConfig
+from mainstem.core.log.epochs import EpochEnd, LeaderEpochs
+from mainstem.core.log.producers import BatchMark, CompletedTransaction, Origin
+from mainstem.core.log.validation import BatchRules, ValidBatch, validate
+from mainstem.protocol.batch import HEADER_BYTES, NO_TIMESTAMP, BatchView
+from mainstem.protocol.control import EndMarker, parse_end_marker
+from mainstem.protocol.errors import ErrorCode, RemoteError
+from mainstem.storage import names
+from mainstem.storage.duplicates import find_older_batches
+from mainstem.storage.errors import StorageError
+from mainstem.storage.flushing import FlushJob, RemovalJob
+from mainstem.storage.leader_epoch_file import format_leader_epochs, write_leader_epochs
+from mainstem.storage.open_files import OpenFiles
+from mainstem.storage.producer_store import ProducerStore
+from mainstem.storage.reading import ReadJob, Slice, empty_slice
+from mainstem.storage.replay import replay_producers
+from mainstem.storage.retention import count_below, count_expired, count_over
+from mainstem.storage.segment import Segment
+from mainstem.storage.segments import Segments
+from mainstem.storage.timestamps import TimestampedOffset, find_max_timestamp, find_timestamp
+from mainstem.storage.txn_index import AbortedTransaction
+
+DEFAULT_PRODUCER_EXPIRATION_MS: Final = 86_400_000
+
+Jitter = Callable[[int], int]
+"""Given a bound, a random number below it: where the jitter of a new segment's age comes from."""
+
+
+def no_jitter(bound: int) -> int:
+    return 0
+
+
+class AppendResult:
+    """What was appended, or, for a retry, what had been."""
+
+    __slots__ = (
+        "base_offset",
+        "is_duplicate",
+        "last_offset",
+        "leader_epoch",
+        "log_append_time",
+        "log_start",
+        "records",
+    )
+
+    def __init__(
+        self,
+        base_offset: i64,
+        last_offset: i64,
+        log_append_time: i64,
+        log_start: i64,
+        leader_epoch: i64,
+        records: i64,
+        is_duplicate: bool,
+    ) -> None:
+        self.base_offset: i64 = base_offset
+        self.last_offset: i64 = last_offset
+        self.log_append_time: i64 = log_append_time
+        self.log_start: i64 = log_start
+        self.leader_epoch: i64 = leader_epoch
+        self.records: i64 = records
+        self.is_duplicate = is_duplicate
+
+
+class Log:
+    """Made by `recovery.open_log`, with every part already consistent."""
+
+    def __init__(
+        self,
+        files: OpenFiles,
+        directory: str,
+        config: LogConfig,
+        segments: list[Segment],
+        epochs: LeaderEpochs,
+        producers: ProducerStore,
+        log_start: i64,
+        recovery_point: i64,
+        log_end: i64,
+        high_watermark: i64,
+        now_ms: i64,
+        jitter: Jitter,
+    ) -> None:
+        self.directory = directory
+        self.log_start: i64 = log_start
+        self.recovery_point: i64 = recovery_point
+        self.log_end: i64 = log_end
+        self.high_watermark: i64 = max(log_start, min(high_watermark, log_end))
+        self.epochs = epochs
+        self.producers = producers
+        self.failure: StorageError | None = None
+        self.is_closed = False
+        self.last_flush_ms: i64 = now_ms
+        self._files = files
+        self._fs = files.fs
+        self._segments = Segments(segments)
+        self._active: Segment = segments[-1]
+        self._first_unstable: i64 = -1
+        self._generation: i64 = 0
+        self._epochs_written: i64 = 0  # the loader counts from what the file says
+        self._removals: list[RemovalJob] = []
+        self._jitter = jitter
+        self._unflushed_roll = False
+        self._flush: FlushJob | None = None
+        self.producers.states.on_high_watermark(self.high_watermark)
+        self._update_first_unstable()
+        self._set_config(config)
+        self._check_order()
+
+    def __repr__(self) -> str:
+        return f"Log({self.directory}, {self.log_start}..{self.log_end})"
+
+    # -- settings and sizes --------------------------------------------------------------------------------------
+
+    @property
+    def config(self) -> LogConfig:
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._set_config(config)
+
+    def _set_config(self, config: LogConfig) -> None:
+        self._config = config
+        self._rules = BatchRules(config)
+        self._roll_bytes: i64 = config.roll_bytes
+        self._roll_ms: i64 = config.roll_ms
+        self._flush_messages: i64 = config.flush_messages
+        self._flush_ms: i64 = config.flush_ms
+
+    @property
+    def size(self) -> i64:
+        """The bytes of all segments."""
+        return self._segments.size
+
+    @property
+    def first_base_offset(self) -> i64:
+        """Where the files begin, which may be before the log start."""
+        return self._segments[0].base_offset
+
+    @property
+    def segments(self) -> list[Segment]:
+        return self._segments.all()
+
+    @property
+    def active_segment(self) -> Segment:
+        return self._active
+
+    @property
+    def last_stable_offset(self) -> i64:
+        """Where a reader of committed records must stop."""
+        first: i64 = self._first_unstable
+        if first >= 0 and first < self.high_watermark:
+            return first
+        return self.high_watermark
+
+    @property
+    def first_unstable_offset(self) -> i64:
+        """The start of the oldest transaction that is open or not yet replicated, or -1."""
+        return self._first_unstable
+
+    def _update_first_unstable(self) -> None:
+        first: i64 = self.producers.states.first_unstable_offset
+        # DeleteRecords may have passed the start of an open transaction (KAFKA-9105).
+        self._first_unstable = max(first, self.log_start) if first >= 0 else -1
+
+    def _check_order(self) -> None:
+        assert self.log_start <= self.last_stable_offset <= self.high_watermark <= self.log_end, repr(self)
+        assert self.recovery_point <= self.log_end, repr(self)
+
+    # -- failing -------------------------------------------------------------------------------------------------
+
+    def _check_alive(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+        assert not self.is_closed, f"{self!r} is closed"
+
+    def fail(self, error: Exception) -> StorageError:
+        """Takes the log offline; every later call that would write raises this."""
+        if self.failure is None:
+            if isinstance(error, StorageError):
+                self.failure = error
+            else:
+                path = getattr(error, "filename", None) or self.directory
+                self.failure = StorageError(str(path), str(error))
+        return self.failure
+
+    # -- appending -----------------------------------------------------------------------------------------------
+
+    def append_as_leader(
+        self,
+        buffer: bytes,
+        start: i64,
+        end: i64,
+        leader_epoch: i64,
+        now_ms: i64,
+        origin: Origin = Origin.CLIENT,
+        transaction_version: i64 = 0,
+    ) -> AppendResult:
+        """Appends the one batch in `buffer[start:end]`; RemoteError where it may not be, with nothing changed."""
+        self._check_alive()
+        valid = validate(buffer, start, end, self._rules, now_ms, origin)
+        batch = valid.batch
+        marker: EndMarker | None = None
+        if batch.producer_id >= 0 and origin != Origin.RAFT:
+            if batch.is_control:
+                marker = parse_end_marker(batch)
+            duplicate = self._check_producer(batch, marker, origin, transaction_version)
+            if duplicate is not None:
+                return self._duplicate_result(duplicate, leader_epoch)
+        if valid.size > self._roll_bytes:
+            raise RemoteError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"a batch of {valid.size} bytes; a segment of this log has {self._roll_bytes}",
+            )
+        base_offset: i64 = self.log_end
+        last_offset: i64 = base_offset + batch.last_offset_delta
+        try:
+            self._append_valid(valid, marker, base_offset, last_offset, leader_epoch, now_ms)
+        except OSError as error:
+            raise self.fail(error) from error
+        return AppendResult(
+            base_offset,
+            last_offset,
+            valid.log_append_time,
+            self.log_start,
+            leader_epoch,
+            batch.record_count,
+            False,
+        )
+
+    def _append_valid(
+        self,
+        valid: ValidBatch,
+        marker: EndMarker | None,
+        base_offset: i64,
+        last_offset: i64,
+        leader_epoch: i64,
+        now_ms: i64,
+    ) -> None:
+        if leader_epoch > self.epochs.latest:
+            self.epochs.assign(leader_epoch, base_offset)
+        self._roll_if_needed(valid.size, valid.max_timestamp, last_offset, now_ms)
+        segment = self._active
+        position: i64 = segment.write(valid.buffers(base_offset, leader_epoch), valid.size)
+        self._segments.grew(valid.size)
+        self.log_end = last_offset + 1
+        segment.index_written(base_offset, last_offset, valid.max_timestamp, position, valid.size)
+        self._apply_producer(valid.batch, marker, base_offset, last_offset, valid.max_timestamp)
+
+    def append_as_follower(self, buffer: bytes, start: i64, end: i64, leader_epoch: i64, now_ms: i64) -> AppendResult:
+        """Appends the batches that a leader of `leader_epoch` sent, with the offsets and epochs they have.
+
+        A torn batch at the end is left out, and so is what follows a batch of a later epoch than the leader's
+        (KAFKA-18723).
+        """
+        self._check_alive()
+        batches = self._check_replicated(buffer, start, end, leader_epoch)
+        if not batches:
+            return AppendResult(self.log_end, self.log_end - 1, NO_TIMESTAMP, self.log_start, leader_epoch, 0, False)
+        first = batches[0]
+        last = batches[-1]
+        records: i64 = 0
+        for batch in batches:
+            records += batch.record_count
+        try:
+            if last.end - first.start <= self._roll_bytes and last.last_offset - first.base_offset <= 0x7FFFFFFF:
+                self._append_replicated(batches, now_ms)
+            else:
+                for batch in batches:
+                    self._append_replicated([batch], now_ms)
+        except OSError as error:
+            raise self.fail(error) from error
+        return AppendResult(
+            first.base_offset, last.last_offset, NO_TIMESTAMP, self.log_start, leader_epoch, records, False
+        )
+
+    def _check_replicated(self, buffer: bytes, start: i64, end: i64, leader_epoch: i64) -> list[BatchView]:
+        batches: list[BatchView] = []
+        next_offset: i64 = self.log_end
+        position: i64 = start
+        while position + HEADER_BYTES <= end:
+            batch = BatchView(buffer, position)
+            if batch.size >= HEADER_BYTES and position + batch.size > end:
+                break
+            batch.check(end)
+            if batch.base_offset < next_offset or batch.last_offset_delta < 0:
+                raise RemoteError(
+                    ErrorCode.CORRUPT_MESSAGE,
+                    f"a replicated batch of offsets {batch.base_offset} to {batch.last_offset}; {next_offset} is next",
+                )
+            if batch.leader_epoch > leader_epoch:
+                break
+            batches.append(batch)
+            next_offset = batch.next_offset
+            position = batch.end
+        return batches
+
+    def _append_replicated(self, batches: list[BatchView], now_ms: i64) -> None:
+        first = batches[0]
+        last = batches[-1]
+        size: i64 = last.end - first.start
+        max_timestamp: i64 = NO_TIMESTAMP
+        markers: list[EndMarker | None] = []
+        for batch in batches:
+            max_timestamp = max(max_timestamp, batch.max_timestamp)
+            is_marker = batch.is_control and batch.producer_id >= 0 and batch.record_count > 0
+            markers.append(parse_end_marker(batch) if is_marker else None)
+            if batch.leader_epoch > self.epochs.latest:
+                self.epochs.assign(batch.leader_epoch, batch.base_offset)
+        self._roll_if_needed(size, max_timestamp, last.last_offset, now_ms)
+        segment = self._active
+        position: i64 = segment.write([memoryview(first.buffer)[first.start : last.end]], size)
+        self._segments.grew(size)
+        self.log_end = last.next_offset
+        for batch, marker in zip(batches, markers, strict=True):
+            segment.index_batch(batch, position)
+            position += batch.size
+            if batch.producer_id >= 0 and (marker is not None or not batch.is_control):
+                self._apply_producer(batch, marker, batch.base_offset, batch.last_offset, batch.max_timestamp)
+        self.producers.states.end_offset = self.log_end
+
+    def _check_producer(
+        self, batch: BatchView, marker: EndMarker | None, origin: Origin, transaction_version: i64
+    ) -> BatchMark | None:
+        """Raises where this producer may not append this; the mark of the batch where it was appended before."""
+        states = self.producers.states
+        producer_id: i64 = batch.producer_id
+        epoch: i64 = batch.producer_epoch
+        if batch.is_control:
+            if marker is not None:
+                states.check_marker(producer_id, epoch, marker.coordinator_epoch, transaction_version, origin)
+            return None
+        if origin == Origin.CLIENT:
+            first: i64 = batch.base_sequence
+            last: i64 = batch.last_sequence
+            duplicate = states.find_duplicate(producer_id, epoch, first, last)
+            if duplicate is None and states.may_be_older_duplicate(producer_id, epoch, last):
+                states.add_older(producer_id, find_older_batches(self._segments.all(), states.get(producer_id)))
+                duplicate = states.find_duplicate(producer_id, epoch, first, last)
+            if duplicate is not None:
+                return duplicate
+        states.check_data(origin, producer_id, epoch, batch.base_sequence, batch.is_transactional)
+        return None
+
+    def _apply_producer(
+        self, batch: BatchView, marker: EndMarker | None, base_offset: i64, last_offset: i64, timestamp: i64
+    ) -> None:
+        states = self.producers.states
+        producer_id: i64 = batch.producer_id
+        if producer_id >= 0:
+            epoch: i64 = batch.producer_epoch
+            if marker is not None:
+                completed = states.apply_marker(
+                    producer_id, epoch, marker.coordinator_epoch, not marker.commit, base_offset, timestamp
+                )
+                if completed is not None:
+                    self._complete(completed)
+            elif not batch.is_control:
+                is_transactional = batch.is_transactional
+                states.apply_data(
+                    producer_id, epoch, batch.last_sequence, base_offset, last_offset, timestamp, is_transactional
+                )
+                if is_transactional:
+                    self._update_first_unstable()
+        states.end_offset = self.log_end
+
+    def _complete(self, completed: CompletedTransaction) -> None:
+        states = self.producers.states
+        if completed.is_aborted:
+            stable: i64 = states.last_stable_offset_after(completed)
+            self._active.txn_index.append(
+                AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable)
+            )
+        states.complete(completed)
+        self._update_first_unstable()
+
+    def _duplicate_result(self, mark: BatchMark, leader_epoch: i64) -> AppendResult:
+        timestamp: i64 = mark.timestamp if self._rules.is_log_append_time else NO_TIMESTAMP
+        return AppendResult(
+            mark.first_offset, mark.last_offset, timestamp, self.log_start, leader_epoch, mark.offset_delta + 1, True
+        )
+
+    # -- rolling -------------------------------------------------------------------------------------------------
+
+    def _roll_if_needed(self, size: i64, max_timestamp: i64, last_offset: i64, now_ms: i64) -> None:
+        segment = self._active
+        if segment.should_roll(self._roll_bytes, self._roll_ms, size, max_timestamp, last_offset, now_ms):
+            base: i64 = self.log_end
+            if last_offset - base > 0x7FFFFFFF:
+                # A follower of a compacted log may have to skip more offsets than a segment can span.
+                base = last_offset - 0x7FFFFFFF
+            self._roll_to(base, now_ms)
+
+    def roll(self, now_ms: i64) -> None:
+        """Begins a new segment at the log end."""
+        self._check_alive()
+        try:
+            self._roll_to(self.log_end, now_ms)
+        except OSError as error:
+            raise self.fail(error) from error
+
+    def _roll_to(self, base_offset: i64, now_ms: i64) -> None:
+        old = self._active
+        if old.base_offset == base_offset:
+            # An empty segment is replaced by itself, e.g. when `segment.index.bytes` leaves no room (KAFKA-6388).
+            assert old.size == 0, f"{old!r} cannot be rolled onto itself"
+            old.create()
+            return
+        assert base_offset > old.base_offset
+        old.become_inactive()
+        self._add_segment(base_offset, now_ms)
+        # The state may end before the segment begins, where offsets were skipped.
+        self.producers.states.end_offset = max(self.producers.states.end_offset, base_offset)
+        self.producers.take_snapshot(sync=False)
+        self._unflushed_roll = True
+
+    def _add_segment(self, base_offset: i64, now_ms: i64) -> None:
+        """Makes an empty segment the active one; leftovers of its name are emptied (KAFKA-6388)."""
+        config = self._config
+        jitter_ms: i64 = 0
+        if config.segment_jitter_ms > 0:
+            jitter_ms = self._jitter(min(config.segment_jitter_ms, config.segment_ms))
+        segment = Segment(
+            self._files,
+            self.directory,
+            base_offset,
+            config.index_interval_bytes,
+            config.segment_index_bytes,
+            jitter_ms,
+            now_ms,
+            False,
+        )
+        stale = f"{self.directory}/{names.offset_name(base_offset, names.TXN_INDEX)}"
+        if self._fs.exists(stale):
+            self._fs.remove(stale)
+        segment.create()
+        # A segment whose name is lost in a power cut takes everything after it with it (KAFKA-3968).
+        self._fs.sync_directory(self.directory)
+        self._segments.add(segment)
+        self._active = segment
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def begin_read(self, offset: i64, max_bytes: i64, upper_bound: i64, min_one: bool = True) -> ReadJob | Slice:
+        """Looks for the batch that holds `offset`; a `Slice` where that takes no file, else a job.
+
+        `upper_bound` is the high watermark or last stable offset: nothing at or past it is in the slice.
+        RemoteError OFFSET_OUT_OF_RANGE outside `[log_start, log_end]`.
+        """
+        if self.failure is not None:
+            raise self.failure
+        if offset < self.log_start or offset > self.log_end:
+            raise RemoteError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset}; the log has {self.log_start} to {self.log_end}"
+            )
+        if offset >= upper_bound:
+            return empty_slice(offset)
+        return self._read_from(self._segments.floor(offset), offset, max_bytes, upper_bound, min_one)
+
+    def _read_from(self, at: i64, offset: i64, max_bytes: i64, upper_bound: i64, min_one: bool) -> ReadJob | Slice:
+        if at >= len(self._segments):
+            return empty_slice(offset)
+        segment = self._segments.at(at)
+        whole: bool = upper_bound >= self._segments.upper_offset(at, self.log_end)
+        job = ReadJob(segment, offset, upper_bound, whole, max_bytes, min_one, self._generation)
+        if job.is_done:
+            found = job.slice()
+            if found is not None:
+                return found
+        job.pin()
+        return job
+
+    def finish_read(self, job: ReadJob) -> ReadJob | Slice:
+        """Takes back a job that has run: the slice, or the next job where the segment ended before the offset."""
+        job.unpin()
+        if job.generation != self._generation:
+            return self.begin_read(job.offset, job.max_bytes, job.upper_bound, job.min_one)
+        found = job.slice()
+        if found is not None:
+            return found
+        at: i64 = self._segments.floor(job.segment.base_offset) + 1
+        return self._read_from(at, job.offset, job.max_bytes, job.upper_bound, job.min_one)
+
+    def read(self, offset: i64, max_bytes: i64, upper_bound: i64, min_one: bool = True) -> Slice:
+        """`begin_read` and all that follows, blocking where it must."""
+        step = self.begin_read(offset, max_bytes, upper_bound, min_one)
+        while isinstance(step, ReadJob):
+            try:
+                step.run()
+            except BaseException:
+                step.unpin()
+                raise
+            step = self.finish_read(step)
+        return step
+
+    def aborted_transactions(self, first_offset: i64, upper_offset: i64) -> list[AbortedTransaction]:
+        """Those that overlap `[first_offset, upper_offset)`, by first offset, as clients need them."""
+        found: list[AbortedTransaction] = []
+        at: i64 = max(self._segments.floor(first_offset), 0)
+        while at < len(self._segments):
+            if self._segments.at(at).txn_index.collect(first_offset, upper_offset, found):
+                break
+            at += 1
+        found.sort(key=_first_offset)
+        return found
+
+    def aborted_transactions_in(self, found: Slice, upper_bound: i64) -> list[AbortedTransaction]:
+        """Those that a reader of this slice must know of."""
+        if found.size == 0:
+            return []
+        at: i64 = self._segments.floor(found.base_offset)
+        segment = self._segments.at(at)
+        segment.check_indexes()
+        index = segment.offset_index.ref.pin()
+        try:
+            upper: i64 = segment.offset_index.offset_at_or_after(index, found.position + found.size, False)
+        finally:
+            segment.offset_index.ref.unpin()
+        if upper < 0:
+            upper = self._segments.upper_offset(at, self.log_end)
+        return self.aborted_transactions(found.base_offset, min(upper, upper_bound))
+
+    def offset_for_timestamp(self, timestamp: i64, upper_bound: i64) -> TimestampedOffset | None:
+        """The first record at or after `timestamp` below `upper_bound`. May block, and opens a batch."""
+        return find_timestamp(self._segments.all(), timestamp, self.log_start, upper_bound)
+
+    def max_timestamp(self) -> TimestampedOffset | None:
+        """The first record with the largest timestamp. May block, and opens a batch."""
+        return find_max_timestamp(self._segments.all())
+
+    def epoch_for(self, offset: i64) -> i64:
+        return self.epochs.epoch_for(offset)
+
+    def end_offset_for(self, epoch: i64) -> EpochEnd:
+        return self.epochs.end_offset_for(epoch, self.log_end)
+
+    # -- epochs, high watermark, log start -----------------------------------------------------------------------
+
+    def assign_epoch(self, epoch: i64) -> None:
+        """A leader of `epoch` begins here: noted before its first batch (KAFKA-7415). `persist_epochs` may follow."""
+        self._check_alive()
+        if epoch > self.epochs.latest:
+            self.epochs.assign(epoch, self.log_end)
+
+    def persist_epochs(self) -> None:
+        """Writes the epochs if they changed. Blocks; a flush does it too."""
+        self._check_alive()
+        assert self._flush is None, f"{self!r} is being flushed"
+        version: i64 = self.epochs.version
+        if version != self._epochs_written:
+            try:
+                write_leader_epochs(self._fs, self._epochs_path(), format_leader_epochs(self.epochs))
+            except OSError as error:
+                raise self.fail(error) from error
+            self._epochs_written = version
+
+    def _epochs_path(self) -> str:
+        return f"{self.directory}/{names.LEADER_EPOCHS}"
+
+    def update_high_watermark(self, offset: i64) -> None:
+        """Moves the high watermark, within the log. Only a truncation may move it back; the caller keeps it rising."""
+        self.high_watermark = max(self.log_start, min(offset, self.log_end))
+        self.producers.states.on_high_watermark(self.high_watermark)
+        self._update_first_unstable()
+
+    def advance_log_start(self, offset: i64) -> bool:
+        """Moves the log start forward (DeleteRecords, a leader's log start); False where it is there already.
+
+        Segments below it go with the next `delete_old_segments`.
+        """
+        self._check_alive()
+        if offset > self.high_watermark:
+            raise RemoteError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"log start {offset} past the high watermark {self.high_watermark}"
+            )
+        if offset <= self.log_start:
+            return False
+        self.log_start = offset
+        self.recovery_point = max(self.recovery_point, offset)
+        self.epochs.truncate_from_start(offset)
+        self.producers.on_log_start(offset)
+        self._update_first_unstable()
+        self._check_order()
+        return True
+
+    # -- flushing ------------------------------------------------------------------------------------------------
+
+    @property
+    def unflushed_records(self) -> i64:
+        return self.log_end - self.recovery_point
+
+    def needs_flush(self, now_ms: i64) -> bool:
+        """Whether `flush.messages` or `flush.ms` asks for one, or a rolled segment waits for its own."""
+        if self._unflushed_roll:
+            return True
+        unflushed: i64 = self.log_end - self.recovery_point
+        if unflushed >= self._flush_messages:
+            return True
+        return unflushed > 0 and now_ms - self.last_flush_ms >= self._flush_ms
+
+    @property
+    def has_unflushed_roll(self) -> bool:
+        """Whether a segment was rolled and waits to be made durable."""
+        return self._unflushed_roll
+
+    @property
+    def flushes_before_ack(self) -> bool:
+        """Whether what was appended must be flushed before it is acknowledged, by `flush.messages`."""
+        return self.log_end - self.recovery_point >= self._flush_messages
+
+    @property
+    def is_flushing(self) -> bool:
+        return self._flush is not None
+
+    def begin_flush(self, now_ms: i64, rolled_only: bool = False) -> FlushJob:
+        """A job that makes everything up to the log end durable, or everything before the active segment.
+
+        One at a time: what comes meanwhile is the next one's.
+        """
+        self._check_alive()
+        assert self._flush is None, f"{self!r} is being flushed"
+        self.last_flush_ms = now_ms
+        offset: i64 = self._active.base_offset if rolled_only else self.log_end
+        job = FlushJob(self._fs, self.directory, offset, self._generation)
+        if self.epochs.version != self._epochs_written:
+            job.epochs_path = self._epochs_path()
+            job.epochs_data = format_leader_epochs(self.epochs)
+            job.epochs_version = self.epochs.version
+        job.snapshots = self.producers.take_unsynced()
+        job.has_new_names = len(job.snapshots) > 0
+        try:
+            at: i64 = max(self._segments.floor(self.recovery_point), 0)
+            while at < len(self._segments):
+                segment = self._segments.at(at)
+                at += 1
+                if rolled_only and segment is self._active:
+                    continue
+                for ref in segment.refs():
+                    if ref.dirty:
+                        job.add(ref)
+                        job.has_new_names = job.has_new_names or ref is segment.txn_index.ref
+        except OSError as error:
+            job.finish()
+            raise self.fail(error) from error
+        self._unflushed_roll = False
+        self._flush = job
+        return job
+
+    def finish_flush(self, job: FlushJob) -> None:
+        """Takes back a job that has run and moves the recovery point; raises StorageError if it failed."""
+        assert job is self._flush
+        self._flush = None
+        job.finish()
+        if job.error is not None:
+            raise self.fail(job.error) from job.error
+        if job.epochs_version >= 0:
+            self._epochs_written = job.epochs_version
+        if job.generation == self._generation and job.offset > self.recovery_point:
+            self.recovery_point = job.offset
+
+    def flush(self, now_ms: i64) -> None:
+        """All at once. Blocks."""
+        job = self.begin_flush(now_ms)
+        job.run()
+        self.finish_flush(job)
+
+    # -- truncating ----------------------------------------------------------------------------------------------
+
+    def truncate_to(self, offset: i64, now_ms: i64) -> bool:
+        """Removes everything at or past `offset`; False where there is nothing. Blocks.
+
+        A checkpointed recovery point past `offset` must be lowered on disk first: after a power cut it would call
+        durable what was written here since.
+        """
+        self._check_alive()
+        assert offset >= 0
+        if offset >= self.log_end:
+            # A leader that wrote nothing in its epoch may have left an entry at the end (KAFKA-10706).
+            self.epochs.truncate_from_end(self.log_end)
+            return False
+        if offset < self._segments.first.base_offset:
+            self.truncate_fully_and_start_at(offset, now_ms)
+            return True
+        try:
+            self._truncate(offset, now_ms)
+        except OSError as error:
+            raise self.fail(error) from error
+        self._check_order()
+        return True
+
+    def _truncate(self, offset: i64, now_ms: i64) -> None:
+        self._generation += 1
+        kept = [segment for segment in self._segments.all() if segment.base_offset <= offset]
+        gone = [segment for segment in self._segments.all() if segment.base_offset > offset]
+        for segment in gone:
+            self.producers.remove(segment.base_offset)
+        # From the end, so that a crash between two leaves no hole.
+        gone.reverse()
+        for segment in gone:
+            segment.remove_files()
+        self._active = kept[-1]
+        self._active.truncate_to(offset, now_ms)
+        self._segments.replace(kept)
+        self.log_end = offset
+        self.recovery_point = min(self.recovery_point, offset)
+        self.high_watermark = min(self.high_watermark, offset)
+        self.log_start = min(self.log_start, offset)
+        self.epochs.truncate_from_end(offset)
+        self.producers.reload(self.log_start, offset, now_ms)
+        replay_producers(self._segments.all(), self.producers, self.log_start, offset, False)
+        self.producers.states.on_high_watermark(self.high_watermark)
+        self._update_first_unstable()
+        self._fs.sync_directory(self.directory)
+
+    def truncate_fully_and_start_at(self, offset: i64, now_ms: i64, log_start: i64 = -1) -> None:
+        """Empties the log; the next batch gets `offset`, and the log starts there or at `log_start`. Blocks."""
+        self._check_alive()
+        try:
+            self._generation += 1
+            gone = self._segments.all()
+            gone.reverse()
+            for segment in gone:
+                segment.remove_files()
+            self._segments.replace([])
+            self.log_end = offset
+            self.log_start = log_start if log_start >= 0 else offset
+            self.recovery_point = min(self.recovery_point, offset)
+            self.high_watermark = offset
+            self.epochs.clear()
+            self.producers.start_at(offset)
+            self._add_segment(offset, now_ms)
+            self._update_first_unstable()
+        except OSError as error:
+            raise self.fail(error) from error
+        self._check_order()
+
+    # -- retention -----------------------------------------------------------------------------------------------
+
+    def delete_old_segments(self, now_ms: i64) -> i64:
+        """Takes segments out of the log that the settings or the log start say are old; returns how many.
+
+        Their files are renamed now and removed by the jobs of `due_removals`.
+        """
+        self._check_alive()
+        try:
+            segments, config = self._segments, self._config
+            count: i64 = count_below(segments, self.log_start, self.high_watermark, self.log_end)
+            deleted: i64 = self._delete_first(count, now_ms)
+            if config.delete:
+                count = count_over(segments, config.retention_bytes, self.high_watermark, self.log_end)
+                deleted += self._delete_first(count, now_ms)
+                count = count_expired(segments, config.retention_ms, now_ms, self.high_watermark, self.log_end)
+                deleted += self._delete_first(count, now_ms)
+        except OSError as error:
+            raise self.fail(error) from error
+        return deleted
+
+    def _delete_first(self, count: i64, now_ms: i64) -> i64:
+        if count == 0:
+            return 0
+        if count == len(self._segments):
+            self._roll_to(self.log_end, now_ms)
+        gone = self._segments.take_first(count)
+        paths: list[str] = []
+        for segment in gone:
+            segment.add_suffix(names.DELETED)
+            snapshot = self.producers.mark_deleted(segment.base_offset)
+            segment.discard()
+            paths += [ref.path for ref in segment.refs()]
+            if snapshot:
+                paths.append(snapshot)
+        self._removals.append(RemovalJob(self._fs, paths, now_ms + self._config.file_delete_delay_ms))
+        self._generation += 1
+        self.advance_log_start(self._segments.first.base_offset)
+        return count
+
+    def due_removals(self, now_ms: i64) -> list[RemovalJob]:
+        """The jobs whose time has come; they are the caller's to run, in a thread."""
+        due = [job for job in self._removals if job.due_ms <= now_ms]
+        if due:
+            self._removals = [job for job in self._removals if job.due_ms > now_ms]
+        return due
+
+    def expire_producers(self, now_ms: i64) -> list[int]:
+        return self.producers.states.expire(now_ms, self.producers.expiration_ms)
+
+    # -- the end -------------------------------------------------------------------------------------------------
+
+    def close(self, now_ms: i64) -> None:
+        """Leaves the files as Kafka does after a clean stop: flushed, indexes cut, a snapshot at the end. Blocks."""
+        if self.is_closed:
+            return
+        if self.failure is not None:
+            self.abandon()
+            return
+        try:
+            self.producers.take_snapshot(sync=True)
+            for segment in self._segments.all():
+                segment.become_inactive()
+            self.persist_epochs()
+            self.flush(now_ms)
+        except OSError as error:
+            raise self.fail(error) from error
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Closes the files as they are, without a write: after a failure, or before the folder is deleted."""
+        self.is_closed = True
+        for segment in self._segments.all():
+            segment.discard()
+
+
+def _first_offset(aborted: AbortedTransaction) -> int:
+    return aborted.first_offset

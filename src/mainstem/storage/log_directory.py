@@ -1,0 +1,94 @@
+"""One log directory: whose it is, who holds it, what lies in it, and its checkpoint files.
+
+The order of a start is the order of the methods: `open_log_directory` takes the lock and checks the owner, `scan`
+takes the clean-stop marker away, durably, before anything else is looked at (D7, KAFKA-10471), then reads the
+checkpoints and the names. The order of a clean stop is the reverse: the logs are closed, the checkpoints written, then
+`finish` writes the marker and gives the lock back.
+
+The first failure takes the directory offline for good (D5): nothing is written to it any more, not even the lock's
+removal. What was loaded from its checkpoints stays readable.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from mainstem.storage.checkpoint import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    OffsetCheckpoint,
+    TopicPartition,
+)
+from mainstem.storage.clean_shutdown import UNCLEAN, PreviousStop, take_marker, write_marker
+from mainstem.storage.fs import FileSystem, Lock
+from mainstem.storage.meta_properties import MetaProperties, read_meta_properties
+from mainstem.storage.partition_folder import FolderKind, PartitionFolder, parse_folder_name
+
+LOCK: Final = ".lock"
+CHECKPOINTS: Final = (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS, CLEANER_OFFSETS)
+
+
+class LogDirectory:
+    def __init__(self, fs: FileSystem, path: str, lock: Lock, meta: MetaProperties) -> None:
+        self._fs = fs
+        self._lock = lock
+        self._files = {name: OffsetCheckpoint(fs, path, name) for name in CHECKPOINTS}
+        self.path: Final = path
+        self.meta: Final = meta
+        self.offline: str | None = None
+        """Why nothing is done here any more."""
+        self.previous_stop = UNCLEAN
+        self.checkpoints: dict[str, dict[TopicPartition, int]] = {name: {} for name in CHECKPOINTS}
+        """What the checkpoint files hold, by the name of the file."""
+        self.folders: dict[str, PartitionFolder] = {}
+        """All partition folders found by `scan`, whatever their kind, by name."""
+        self.partitions: dict[TopicPartition, str] = {}
+        """The partitions that live here, with their folders' paths."""
+
+    @property
+    def directory_id(self) -> bytes:
+        return self.meta.directory_id
+
+    def scan(self) -> PreviousStop:
+        self.previous_stop = take_marker(self._fs, self.path)
+        for name, file in self._files.items():
+            self.checkpoints[name] = file.read()
+        for name in self._fs.list_directory(self.path):
+            folder = parse_folder_name(name)
+            if folder is not None:
+                self.folders[name] = folder
+                if folder.kind is FolderKind.PARTITION:
+                    self.partitions[folder.topic, folder.partition] = f"{self.path}/{name}"
+        return self.previous_stop
+
+    def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Blocks. One at a time for each file: they share a temporary name."""
+        assert self.offline is None, f"{self.path} is offline: {self.offline}"
+        self._files[name].write(offsets)
+        self.checkpoints[name] = dict(offsets)
+
+    def finish(self, broker_epoch: int) -> None:
+        """The clean end: every log was closed and every checkpoint written before this."""
+        assert self.offline is None, f"{self.path} is offline: {self.offline}"
+        write_marker(self._fs, self.path, broker_epoch)
+        self._fs.remove(f"{self.path}/{LOCK}")
+        self._lock.release()
+
+    def abandon(self) -> None:
+        """Gives the lock back and leaves everything as it is, without a marker."""
+        self._lock.release()
+
+
+def open_log_directory(fs: FileSystem, path: str, cluster_id: str, node_id: int) -> LogDirectory:
+    """ValueError where the directory is not ours to open; BlockingIOError where a broker has it; else OSError."""
+    if not fs.is_directory(path):
+        raise FileNotFoundError(f"log.dirs: {path} is not a directory")
+    meta = read_meta_properties(fs, path)
+    if meta is None:
+        raise ValueError(f"log.dirs: {path} has no meta.properties; format it first (mainstem format)")
+    if meta.cluster_id != cluster_id:
+        raise ValueError(f"log.dirs: {path} belongs to cluster.id {meta.cluster_id}, not to {cluster_id}")
+    if meta.node_id != node_id:
+        raise ValueError(f"log.dirs: {path} belongs to node.id {meta.node_id}, not to {node_id}")
+    return LogDirectory(fs, path, fs.lock(f"{path}/{LOCK}"), meta)

@@ -1,0 +1,412 @@
+"""All log directories of a broker, and the logs in them.
+
+Owns which partition lives where: opens every log at start, creates, deletes and sets aside partitions, writes the
+checkpoint files, and closes everything at a clean stop. Rules:
+
+- Logs are opened one by one (`load` is an iterator), so that a start with thousands of them does not hold the event
+  loop; a log closed cleanly is opened without reading its data.
+- A directory whose disk fails goes offline alone, at the first error (D5), and takes its logs along. A log whose own
+  bytes are wrong goes offline alone (D4): its neighbours are sound. Both are kept with the reason.
+- A partition is never created anew while a directory is offline that might hold it, unless the metadata says that it
+  is new (KAFKA-16157, KAFKA-16234).
+- Deleting is a rename, durable before anyone is told; the bytes go later (`remove_deleted`). After a crash the rename
+  is there or the partition is.
+- The marker of a clean stop is written only where everything in the directory was loaded and closed without an error.
+
+- A recovery point on disk is never higher than what is synced. So `lower_recovery_point` comes before a truncation,
+  and a partition created under the name of a deleted one first removes what the checkpoint files say about the old
+  one.
+
+What blocks is a job (`Collected.write`, `Removal.run`): made on the event loop, run in an executor, one at a time for
+each directory; its OSError goes to `take_offline`. `checkpoint` and `remove_deleted` do all of it in one go.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final, Generic, Protocol, TypeVar
+
+from mainstem.storage.checkpoint import CLEANER_OFFSETS, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, TopicPartition
+from mainstem.storage.clean_shutdown import NO_BROKER_EPOCH
+from mainstem.storage.errors import StorageError
+from mainstem.storage.fs import FileSystem
+from mainstem.storage.log_directory import LogDirectory, open_log_directory
+from mainstem.storage.partition_folder import FolderKind, deleted_folder_name, folder_name, stray_folder_name
+from mainstem.storage.partition_metadata import read_topic_id, write_topic_id
+
+
+class DirectoryLog(Protocol):
+    """What is asked of a log here; `storage.log.Log` has it."""
+
+    @property
+    def recovery_point(self) -> int: ...
+    @property
+    def high_watermark(self) -> int: ...
+    @property
+    def log_start(self) -> int: ...
+    @property
+    def first_base_offset(self) -> int: ...
+    def close(self, now_ms: int) -> None: ...
+    def abandon(self) -> None: ...
+
+
+LogT = TypeVar("LogT", bound=DirectoryLog)
+
+
+@dataclass(frozen=True, slots=True)
+class LogPlace:
+    """Everything the directory knows about a log that is to be opened."""
+
+    folder: str
+    topic: str
+    partition: int
+    recovery_point: int
+    log_start: int
+    high_watermark: int
+    clean: bool
+    """Whether the log was closed and synced by the last run: it needs no recovery."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """Offsets for one checkpoint file, taken from the logs at one moment."""
+
+    directory: LogDirectory
+    name: str
+    offsets: Mapping[TopicPartition, int]
+
+    def write(self) -> None:
+        """Blocks; OSError where the directory is to go offline."""
+        self.directory.write_checkpoint(self.name, self.offsets)
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """A folder that was deleted and whose bytes go when it is due."""
+
+    fs: FileSystem
+    directory: LogDirectory
+    folder: str
+    due_ms: int
+
+    def run(self) -> None:
+        """Blocks; OSError where the directory is to go offline."""
+        self._remove(self.folder)
+
+    def _remove(self, folder: str) -> None:
+        for name in self.fs.list_directory(folder):
+            path = f"{folder}/{name}"
+            if self.fs.is_directory(path):
+                self._remove(path)
+            else:
+                self.fs.remove(path)
+        self.fs.remove_directory(folder)
+
+
+class LogDirs(Generic[LogT]):
+    def __init__(
+        self,
+        fs: FileSystem,
+        rng: Random,
+        paths: Sequence[str],
+        cluster_id: str,
+        node_id: int,
+        open_log: Callable[[LogPlace], LogT],
+        delete_delay_ms: int = 60_000,
+    ) -> None:
+        """Locks every directory. ValueError where one is not ours or none can be used."""
+        if not paths or len(set(paths)) != len(paths):
+            raise ValueError(f"log.dirs={','.join(paths)}: it must name one or more directories, each once")
+        self._fs = fs
+        self._rng = rng
+        self._open_log = open_log
+        self._delete_delay_ms: Final = delete_delay_ms
+        self._removals: list[Removal] = []
+        self._homes: dict[TopicPartition, LogDirectory] = {}
+        self._loaded = False
+        self.logs: dict[TopicPartition, LogT] = {}
+        self.failed_logs: dict[TopicPartition, str] = {}
+        """Partitions that could not be opened or failed since, with the reason; their directory is online."""
+        self.directories: list[LogDirectory] = []
+        self.unusable: dict[str, str] = {}
+        """Directories that were offline from the start, with the reason."""
+        try:
+            for path in paths:
+                self._take(path, cluster_id, node_id)
+        except (ValueError, BlockingIOError):
+            for directory in self.directories:
+                directory.abandon()
+            raise
+        if not self.directories:
+            raise ValueError(f"log.dirs: none can be used: {'; '.join(self.unusable.values())}")
+
+    def _take(self, path: str, cluster_id: str, node_id: int) -> None:
+        try:
+            directory = open_log_directory(self._fs, path, cluster_id, node_id)
+        except BlockingIOError:
+            raise
+        except OSError as error:
+            self.unusable[path] = str(error)
+            return
+        self.directories.append(directory)
+        for other in self.directories[:-1]:
+            if other.directory_id == directory.directory_id:
+                raise ValueError(f"log.dirs: {other.path} and {path} have the same directory.id: one is a copy")
+
+    @property
+    def online(self) -> list[LogDirectory]:
+        return [directory for directory in self.directories if directory.offline is None]
+
+    @property
+    def any_offline(self) -> bool:
+        return bool(self.unusable) or len(self.online) != len(self.directories)
+
+    @property
+    def previous_broker_epoch(self) -> int:
+        """The epoch of the run that stopped cleanly, if all directories agree that one did (KIP-966)."""
+        epochs = {directory.previous_stop.broker_epoch for directory in self.directories}
+        return epochs.pop() if len(epochs) == 1 and not self.any_offline else NO_BROKER_EPOCH
+
+    def directory_of(self, topic: str, partition: int) -> LogDirectory | None:
+        return self._homes.get((topic, partition))
+
+    # Start
+
+    def load(self, now_ms: int) -> Iterator[LogPlace]:
+        """Opens every log; what is yielded has just been opened, or has failed and is in `failed_logs`."""
+        for directory in self.directories:
+            try:
+                directory.scan()
+            except OSError as error:
+                self.take_offline(directory, error)
+        for directory in self.online:
+            for key in directory.partitions:
+                other = self._homes.setdefault(key, directory)
+                if other is not directory:
+                    raise ValueError(f"log.dirs: {folder_name(*key)} is in both {other.path} and {directory.path}")
+            for name, folder in directory.folders.items():
+                if folder.kind is FolderKind.DELETE:
+                    self._removals.append(Removal(self._fs, directory, f"{directory.path}/{name}", now_ms))
+        for directory in self.online:
+            for (topic, partition), path in list(directory.partitions.items()):
+                if directory.offline is None:
+                    yield self._open(directory, topic, partition, path, directory.previous_stop.clean)
+        self._loaded = True
+
+    def _open(self, directory: LogDirectory, topic: str, partition: int, folder: str, clean: bool) -> LogPlace:
+        key = (topic, partition)
+        points = directory.checkpoints
+        place = LogPlace(
+            folder,
+            topic,
+            partition,
+            recovery_point=points[RECOVERY_POINTS].get(key, 0),
+            log_start=points[LOG_STARTS].get(key, 0),
+            high_watermark=points[HIGH_WATERMARKS].get(key, 0),
+            clean=clean,
+        )
+        try:
+            self.logs[key] = self._open_log(place)
+        except StorageError as error:
+            if isinstance(error.__cause__, OSError):
+                self.take_offline(directory, error.__cause__)
+            else:
+                self.failed_logs[key] = str(error)
+        except OSError as error:
+            self.take_offline(directory, error)
+        return place
+
+    def topic_id(self, topic: str, partition: int) -> bytes | None:
+        """The id of the topic whose partition this folder holds. Reads a file."""
+        return read_topic_id(self._fs, self._homes[topic, partition].partitions[topic, partition])
+
+    # Partitions
+
+    def create(
+        self, topic: str, partition: int, topic_id: bytes, is_new: bool, directory_id: bytes | None = None
+    ) -> LogT:
+        """A fresh, empty partition, durable when this returns, where the fewest are or where it is asked for.
+
+        StorageError where no directory can take it, or where it may exist in one that is offline.
+        """
+        key = (topic, partition)
+        assert key not in self._homes, f"{folder_name(topic, partition)} exists"
+        name = folder_name(topic, partition)
+        if not is_new and self.any_offline:
+            raise StorageError(name, "it may be in a log directory that is offline, so it is not created elsewhere")
+        candidates = sorted(self.online, key=lambda directory: len(directory.partitions))
+        if directory_id is not None:
+            candidates = [directory for directory in candidates if directory.directory_id == directory_id]
+        for directory in candidates:
+            folder = f"{directory.path}/{name}"
+            try:
+                self._forget_checkpoints(directory, key)
+                self._fs.make_directory(folder)
+                write_topic_id(self._fs, folder, topic_id)
+                self._fs.sync_directory(directory.path)
+            except OSError as error:
+                self.take_offline(directory, error)
+                continue
+            directory.partitions[key] = folder
+            self._homes[key] = directory
+            self._open(directory, topic, partition, folder, clean=True)
+            if key in self.logs:
+                return self.logs[key]
+        raise StorageError(name, "no log directory can take a new partition")
+
+    def _forget_checkpoints(self, directory: LogDirectory, key: TopicPartition) -> None:
+        """The old recovery point of a deleted partition would call the unsynced tail of the new one damaged (D4)."""
+        for name, offsets in directory.checkpoints.items():
+            if key in offsets:
+                directory.write_checkpoint(name, self._offsets(directory, name))
+
+    def delete(self, topic: str, partition: int, now_ms: int) -> None:
+        """Takes the partition out of sight, durably; its bytes go after the delay."""
+        directory, folder = self._set_aside(topic, partition, deleted_folder_name(topic, partition, self._rng))
+        self._removals.append(Removal(self._fs, directory, folder, now_ms + self._delete_delay_ms))
+
+    def set_stray(self, topic: str, partition: int) -> None:
+        """Keeps what the metadata does not know, under a name that nothing opens."""
+        self._set_aside(topic, partition, stray_folder_name(topic, partition, self._rng))
+
+    def _set_aside(self, topic: str, partition: int, name: str) -> tuple[LogDirectory, str]:
+        key = (topic, partition)
+        directory = self._homes[key]
+        if directory.offline is not None:
+            raise StorageError(directory.path, f"the directory is offline: {directory.offline}")
+        folder = f"{directory.path}/{name}"
+        log = self.logs.pop(key, None)
+        if log is not None:
+            log.abandon()
+        self.failed_logs.pop(key, None)
+        try:
+            self._fs.rename(directory.partitions[key], folder)
+            self._fs.sync_directory(directory.path)
+        except OSError as error:
+            self.take_offline(directory, error)
+            raise StorageError(folder, str(error)) from error
+        del directory.partitions[key], self._homes[key]
+        return directory, folder
+
+    def take_removals(self, now_ms: int) -> list[Removal]:
+        """What was deleted long enough ago, for the caller to run."""
+        due = [each for each in self._removals if each.due_ms <= now_ms and each.directory.offline is None]
+        self._removals = [each for each in self._removals if each.due_ms > now_ms]
+        return due
+
+    def remove_deleted(self, now_ms: int) -> int:
+        """Runs all removals that are due; how many folders went. Blocks."""
+        removed = 0
+        for removal in self.take_removals(now_ms):
+            try:
+                removal.run()
+                removed += 1
+            except OSError as error:
+                self.take_offline(removal.directory, error)
+        return removed
+
+    # Failure
+
+    def take_offline(self, directory: LogDirectory, error: OSError) -> list[TopicPartition]:
+        """The first error ends all use of the directory; returns the partitions that went with it (D5)."""
+        if directory.offline is not None:
+            return []
+        directory.offline = str(error)
+        gone = [key for key, home in self._homes.items() if home is directory]
+        for key in gone:
+            log = self.logs.pop(key, None)
+            self.failed_logs.pop(key, None)
+            if log is not None:
+                log.abandon()
+        return gone
+
+    def fail_log(self, topic: str, partition: int, reason: str) -> None:
+        """One log is not what was written; its directory goes on."""
+        log = self.logs.pop((topic, partition))
+        self.failed_logs[topic, partition] = reason
+        log.abandon()
+
+    # Checkpoints
+
+    def collect(self, name: str) -> list[Collected]:
+        """What one of the checkpoint files should say now, for each directory. Does not block."""
+        return [Collected(directory, name, self._offsets(directory, name)) for directory in self.online]
+
+    def _offsets(self, directory: LogDirectory, name: str) -> dict[TopicPartition, int]:
+        known = directory.checkpoints[name]
+        offsets: dict[TopicPartition, int] = {}
+        for key in directory.partitions:
+            log = self.logs.get(key)
+            if log is None or name == CLEANER_OFFSETS:
+                # Not loaded, or failed: what the last run knew about it must not be forgotten.
+                if key in known:
+                    offsets[key] = known[key]
+            elif name == RECOVERY_POINTS:
+                offsets[key] = log.recovery_point
+            elif name == HIGH_WATERMARKS:
+                offsets[key] = log.high_watermark
+            elif name == LOG_STARTS and log.log_start > log.first_base_offset:
+                offsets[key] = log.log_start
+        return offsets
+
+    def checkpoint(self, name: str) -> None:
+        """Collects and writes one checkpoint file in every directory. Blocks."""
+        for directory in self.online:
+            self._write_checkpoint(directory, name)
+
+    def lower_recovery_point(self, topic: str, partition: int, offset: int) -> None:
+        """Before a truncation to `offset`: what is written there afterwards is not durable. Blocks if need be."""
+        key = (topic, partition)
+        directory = self._homes[key]
+        if directory.checkpoints[RECOVERY_POINTS].get(key, 0) > offset:
+            offsets = self._offsets(directory, RECOVERY_POINTS)
+            offsets[key] = min(offsets[key], offset)
+            try:
+                directory.write_checkpoint(RECOVERY_POINTS, offsets)
+            except OSError as error:
+                self.take_offline(directory, error)
+                raise StorageError(directory.path, str(error)) from error
+
+    def _write_checkpoint(self, directory: LogDirectory, name: str) -> None:
+        try:
+            directory.write_checkpoint(name, self._offsets(directory, name))
+        except OSError as error:
+            self.take_offline(directory, error)
+
+    # Stop
+
+    def close(self, broker_epoch: int, now_ms: int) -> None:
+        """The clean stop: closes all logs, writes all checkpoints, and marks each directory that is whole. Blocks."""
+        for directory in self.online:
+            whole = self._loaded
+            for key in directory.partitions:
+                if directory.offline is None:
+                    whole = self._close_log(directory, key, now_ms) and whole
+            for name in (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS):
+                if directory.offline is None:
+                    self._write_checkpoint(directory, name)
+            if directory.offline is None and whole:
+                try:
+                    directory.finish(broker_epoch)
+                    continue
+                except OSError as error:
+                    self.take_offline(directory, error)
+            directory.abandon()
+        self.logs.clear()
+
+    def _close_log(self, directory: LogDirectory, key: TopicPartition, now_ms: int) -> bool:
+        log = self.logs.get(key)
+        if log is None:
+            return False
+        try:
+            log.close(now_ms)
+        except StorageError as error:
+            if isinstance(error.__cause__, OSError):
+                self.take_offline(directory, error.__cause__)
+            else:
+                self.fail_log(*key, str(error))
+            return False
+        except OSError as error:
+            self.take_offline(directory, error)
+            return False
+        return True

@@ -1,0 +1,138 @@
+"""The producer state of one partition and the snapshot files it is kept in.
+
+Which snapshots are there is as visible as any other file, so the rules are Kafka's to the letter:
+- One is written at each roll, named after the new segment's base, and one at a clean close, at the log end; none
+  where the state has not moved since the last one.
+- One goes with its segment. After a load, what belongs to no segment goes too, except the newest, if it lies past the
+  last segment's base.
+- Only those in (log start, log end] are believed; one that cannot be read is removed and an older one taken, and the
+  rest of the state comes from the batches after it.
+"""
+
+from mypy_extensions import i64
+
+from mainstem.core.log.producers import ProducerStates
+from mainstem.storage import names
+from mainstem.storage.checkpoint import read_file
+from mainstem.storage.fs import FileSystem
+from mainstem.storage.snapshot import decode_snapshot, encode_snapshot
+
+
+class ProducerStore:
+    def __init__(self, fs: FileSystem, directory: str, expiration_ms: i64) -> None:
+        self.states = ProducerStates()
+        self.expiration_ms: i64 = expiration_ms
+        self._fs = fs
+        self._directory = directory
+        self._last_snapshot: i64 = 0
+        self._snapshots: list[int] = []
+        self._unsynced: list[str] = []
+
+    def snapshots(self) -> list[int]:
+        """The offsets of the snapshot files that are there, rising."""
+        return list(self._snapshots)
+
+    def path_of(self, offset: i64) -> str:
+        return f"{self._directory}/{names.offset_name(offset, names.SNAPSHOT)}"
+
+    def find_snapshots(self, directory_names: list[str]) -> None:
+        found: list[int] = []
+        for name in directory_names:
+            parsed = names.parse_offset_name(name)
+            if parsed is not None and parsed[1] == names.SNAPSHOT:
+                found.append(parsed[0])
+        self._snapshots = sorted(found)
+
+    def remove_stray(self, segment_bases: list[int]) -> None:
+        bases = set(segment_bases)
+        strays = [offset for offset in self._snapshots if offset not in bases]
+        if strays and (not segment_bases or strays[-1] > segment_bases[-1]):
+            strays.pop()
+        for offset in strays:
+            self.remove(offset)
+
+    def take_snapshot(self, sync: bool) -> None:
+        """Writes the state at its end, unless that is where the last snapshot is."""
+        offset: i64 = self.states.end_offset
+        if offset <= self._last_snapshot:
+            return
+        path = self.path_of(offset)
+        file = self._fs.open(path, create=True)
+        try:
+            file.truncate(0)
+            file.write_at(0, [encode_snapshot(self.states)])
+            if sync:
+                file.sync()
+            else:
+                self._unsynced.append(path)
+        finally:
+            file.close()
+        self._last_snapshot = offset
+        if offset not in self._snapshots:
+            self._snapshots.append(offset)
+            self._snapshots.sort()
+
+    def take_unsynced(self) -> list[str]:
+        """The snapshots that were written and not yet synced; they become the caller's to sync."""
+        unsynced = self._unsynced
+        self._unsynced = []
+        return unsynced
+
+    def remove(self, offset: i64) -> None:
+        if offset in self._snapshots:
+            self._snapshots.remove(offset)
+        path = self.path_of(offset)
+        if path in self._unsynced:
+            self._unsynced.remove(path)
+        if self._fs.exists(path):
+            self._fs.remove(path)
+
+    def mark_deleted(self, offset: i64) -> str:
+        """Renames a snapshot that goes with its segment; the new path, or "" where there is none."""
+        if offset not in self._snapshots:
+            return ""
+        self._snapshots.remove(offset)
+        path = self.path_of(offset)
+        if path in self._unsynced:
+            self._unsynced.remove(path)
+        if not self._fs.exists(path):
+            return ""
+        self._fs.rename(path, path + names.DELETED)
+        return path + names.DELETED
+
+    def reload(self, log_start: i64, log_end: i64, now_ms: i64) -> None:
+        """Goes back to the newest snapshot in range; the caller applies the batches from `states.end_offset` on."""
+        for offset in list(self._snapshots):
+            if offset > log_end or offset <= log_start:
+                self.remove(offset)
+        if log_end == self.states.end_offset:
+            self.on_log_start(log_start)
+            return
+        self.states.clear()
+        while self._snapshots:
+            newest = self._snapshots[-1]
+            try:
+                producers = decode_snapshot(read_file(self._fs, self.path_of(newest)))
+            except (ValueError, FileNotFoundError):
+                self.remove(newest)
+                continue
+            for producer in producers:
+                if producer.txn_first_offset >= 0 or now_ms - producer.last_timestamp < self.expiration_ms:
+                    self.states.restore(producer)
+            self.states.restored(newest)
+            self._last_snapshot = newest
+            return
+        self.states.restored(log_start)
+        self._last_snapshot = log_start
+
+    def start_at(self, offset: i64) -> None:
+        """Forgets every producer and every snapshot; the log begins anew at `offset`."""
+        self.states.clear()
+        for snapshot in list(self._snapshots):
+            self.remove(snapshot)
+        self.states.restored(offset)
+        self._last_snapshot = 0
+
+    def on_log_start(self, log_start: i64) -> None:
+        self.states.on_log_start(log_start)
+        self._last_snapshot = self._snapshots[-1] if self._snapshots else log_start

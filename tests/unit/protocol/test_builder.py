@@ -1,0 +1,236 @@
+"""Batches built here equal those that Kafka's own classes build (golden_batches.txt, by GoldenBatches.java)."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mainstem.protocol.batch import HEADER_BYTES, BatchView
+from mainstem.protocol.builder import BatchBuilder, empty_batch, recompress, retain, rewrite_header
+from mainstem.protocol.records import Record, iterate_records
+
+GOLDEN = {
+    name: bytes.fromhex(data)
+    for name, data in (
+        line.split() for line in Path(__file__).with_name("golden_batches.txt").read_text().splitlines() if line
+    )
+}
+
+
+def fill(builder: BatchBuilder) -> BatchBuilder:
+    builder.append(1700000000000, b"k1", b"v1")
+    builder.append(1700000000007, None, b"no key")
+    builder.append(1699999999990, b"k2", None)
+    builder.append(1700000000100, b"", b"", [("trace", b"abc"), ("", None), ("größe", b"")])
+    builder.append(1700000000100, b"long", b"x" * 300)
+    return builder
+
+
+def produced(codec: int = 0, base_offset: int = 0, leader_epoch: int = -1) -> bytes:
+    builder = BatchBuilder(
+        codec,
+        base_offset,
+        producer_id=4711,
+        producer_epoch=3,
+        base_sequence=17,
+        transactional=True,
+        leader_epoch=leader_epoch,
+    )
+    return fill(builder).build()
+
+
+def five() -> BatchView:
+    return BatchView(produced(base_offset=100, leader_epoch=5), 0)
+
+
+def appended() -> BatchView:
+    return BatchView(fill(BatchBuilder(base_offset=500, log_append_time=1800000000000, leader_epoch=9)).build(), 0)
+
+
+def keeping(*offsets: int) -> Callable[[Record], bool]:
+    return lambda record: record.offset in offsets
+
+
+def test_an_uncompressed_batch_is_javas_byte_for_byte() -> None:
+    assert produced() == GOLDEN["plain"]
+
+
+def test_the_smallest_batch_is_javas_byte_for_byte() -> None:
+    builder = BatchBuilder()
+    builder.append(0, None, None)
+    assert builder.build() == GOLDEN["smallest"]
+
+
+def test_timestamp_deltas_wrap_as_javas_do() -> None:
+    builder = BatchBuilder()
+    for timestamp in (2**63 - 1, 0, -1):
+        builder.append(timestamp, b"a", b"b")
+    assert builder.build() == GOLDEN["timestamps"]
+    assert [r.timestamp for r in iterate_records(BatchView(GOLDEN["timestamps"], 0))] == [2**63 - 1, 0, -1]
+
+
+def test_a_log_append_time_batch_is_javas_byte_for_byte() -> None:
+    assert appended().to_bytes() == GOLDEN["log-append-time"]
+    assert {r.timestamp for r in iterate_records(appended())} == {1800000000000}
+
+
+@pytest.mark.parametrize(("codec", "name"), list(enumerate(["plain", "gzip", "snappy", "lz4", "zstd"])))
+def test_javas_compressed_batches_read_as_the_uncompressed_one(codec: int, name: str) -> None:
+    golden = BatchView(GOLDEN[name], 0)
+    golden.check(len(GOLDEN[name]))
+    assert golden.codec == codec
+    assert list(iterate_records(golden)) == list(iterate_records(BatchView(produced(), 0)))
+    assert recompress(golden, 0) == GOLDEN["plain"]
+
+
+@pytest.mark.parametrize(
+    ("name", "cleaned"),
+    [
+        ("cleaned-some", lambda: retain(five(), keeping(101, 103))),
+        ("cleaned-horizon", lambda: retain(five(), keeping(101, 102), delete_horizon=1700000900100)),
+        ("cleaned-empty", lambda: retain(five(), keeping(), keep_empty=True)),
+        ("cleaned-log-append-time", lambda: retain(appended(), keeping(501, 503))),
+        (
+            "cleaned-log-append-time-horizon",
+            lambda: retain(appended(), keeping(502), delete_horizon=1900000000007),
+        ),
+    ],
+)
+def test_a_cleaned_batch_is_what_kafkas_cleaner_leaves(name: str, cleaned: Callable[[], bytes]) -> None:
+    assert cleaned() == GOLDEN[name]
+
+
+def test_a_delete_horizon_that_is_set_stays_when_the_batch_is_cleaned_again() -> None:
+    once = retain(five(), keeping(101, 102, 103), delete_horizon=1700000900100)
+    assert once is not None
+    assert retain(BatchView(once, 0), keeping(101, 103), delete_horizon=1900000000100) == GOLDEN["cleaned-twice"]
+
+
+def test_a_delete_horizon_changes_no_timestamp() -> None:
+    batch = BatchView(GOLDEN["cleaned-horizon"], 0)
+    assert (batch.has_delete_horizon, batch.base_timestamp) == (True, 1700000900100)
+    assert [r.timestamp for r in iterate_records(batch)] == [1700000000007, 1699999999990]
+
+
+def test_a_cleaned_batch_keeps_its_offsets_and_its_producers_last_sequence() -> None:
+    before = five()
+    data = retain(before, keeping(101))
+    assert data is not None
+    for after in (BatchView(data, 0), BatchView(empty_batch(before), 0)):
+        assert (after.base_offset, after.last_offset) == (before.base_offset, before.last_offset)
+        assert (after.producer_id, after.producer_epoch) == (before.producer_id, before.producer_epoch)
+        assert after.last_sequence == before.last_sequence == 21
+        after.check(after.end)
+
+
+def test_cleaning_that_removes_nothing_gives_the_same_bytes_and_that_removes_all_gives_none() -> None:
+    assert retain(five(), lambda record: True) == five().to_bytes()
+    assert retain(five(), lambda record: False) is None
+
+
+def test_an_empty_batch_has_no_records_in_any_codec() -> None:
+    for codec in range(5):
+        batch = BatchView(empty_batch(BatchView(produced(codec), 0)), 0)
+        assert (batch.size, batch.codec, list(iterate_records(batch))) == (HEADER_BYTES, 0, [])
+
+
+def test_rewriting_a_header_leaves_the_records_and_makes_the_crc_anew() -> None:
+    batch = five()
+    header = rewrite_header(batch, base_offset=9, leader_epoch=8, log_append_time=1234)
+    assert len(header) == HEADER_BYTES
+    data = header + batch.buffer[batch.start + HEADER_BYTES : batch.end]
+    after = BatchView(data, 0)
+    after.check(len(data))
+    assert (after.base_offset, after.leader_epoch, after.max_timestamp) == (9, 8, 1234)
+    assert {r.timestamp for r in iterate_records(after)} == {1234}
+    back = rewrite_header(after, base_offset=100, leader_epoch=5, max_timestamp=batch.max_timestamp)
+    assert back == batch.to_bytes()[:HEADER_BYTES]
+
+
+def test_a_batch_takes_its_first_record_and_then_no_more_than_fits() -> None:
+    builder = BatchBuilder(max_bytes=200)
+    assert builder.append(0, None, b"x" * 500)
+    assert not builder.append(0, None, b"")
+    builder = BatchBuilder(max_bytes=HEADER_BYTES + 14)
+    assert builder.append(0, None, None)
+    assert builder.size_estimate == HEADER_BYTES + 7
+    assert not builder.append(0, None, b"x")
+    assert builder.append(0, None, None)
+    assert len(builder.build()) == builder.size_estimate == HEADER_BYTES + 14
+    assert builder.record_count == 2
+
+
+def test_offsets_only_go_up_and_stay_within_a_batchs_reach() -> None:
+    builder = BatchBuilder(base_offset=10)
+    builder.append_at(12, 0, None, b"a")
+    for offset in (9, 11, 12, 10 + 2**31):
+        with pytest.raises(ValueError, match="offset"):
+            builder.append_at(offset, 0, None, b"b")
+    builder.append_at(10 + 2**31 - 1, 0, None, b"b")
+    batch = BatchView(builder.build(), 0)
+    assert [r.offset for r in iterate_records(batch)] == [12, 10 + 2**31 - 1]
+    assert batch.last_offset_delta == 2**31 - 1
+    with pytest.raises(ValueError, match="last offset"):
+        builder.build(last_offset=12)
+
+
+def test_a_batch_without_a_record_is_refused() -> None:
+    with pytest.raises(ValueError, match="neither a record"):
+        BatchBuilder().build()
+
+
+timestamps = st.integers(-(2**63), 2**63 - 1)
+payloads = st.none() | st.binary(max_size=200)
+headers = st.lists(st.tuples(st.text(max_size=10), payloads), max_size=4)
+records = st.lists(st.tuples(timestamps, payloads, payloads, headers), min_size=1, max_size=20)
+
+
+@given(
+    records,
+    st.integers(0, 4),
+    st.integers(0, 2**62),
+    st.integers(-1, 2**62),
+    st.integers(-1, 2**15 - 1),
+    st.integers(-1, 2**31 - 1),
+    st.lists(st.integers(1, 50), min_size=20, max_size=20),
+)
+@settings(max_examples=150, deadline=None)
+def test_what_is_built_is_read_back(
+    items: list[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]],
+    codec: int,
+    base_offset: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    gaps: list[int],
+) -> None:
+    builder = BatchBuilder(
+        codec,
+        base_offset,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+    )
+    expected = []
+    offset = base_offset
+    for (timestamp, key, value, header_list), gap in zip(items, gaps, strict=False):
+        assert builder.append_at(offset, timestamp, key, value, header_list)
+        expected.append(Record(offset, timestamp, key, value, header_list))
+        offset += gap
+    data = builder.build()
+    batch = BatchView(data, 0)
+    batch.check(len(data))
+    assert list(iterate_records(batch)) == expected
+    assert batch.last_offset == expected[-1].offset
+    assert batch.max_timestamp == max(r.timestamp for r in expected)
+    assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (
+        producer_id,
+        producer_epoch,
+        base_sequence,
+    )
+    for other in range(5):
+        again = BatchView(recompress(batch, other), 0)
+        again.check(again.end)
+        assert list(iterate_records(again)) == expected

@@ -1,0 +1,192 @@
+"""Every codec reads what every client writes, and no data expands past its limit."""
+
+import gzip
+import random
+import struct
+import zlib
+from pathlib import Path
+
+import cramjam
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mainstem.protocol.compression import (
+    CODEC_NAMES,
+    GZIP,
+    LZ4,
+    NONE,
+    SNAPPY,
+    ZSTD,
+    check_level,
+    compress,
+    decompress,
+)
+from mainstem.protocol.errors import ErrorCode, RemoteError
+
+CODECS = [GZIP, SNAPPY, LZ4, ZSTD]
+NAMED = pytest.mark.parametrize("codec", CODECS, ids=CODEC_NAMES[1:])
+MIB = 1 << 20
+
+
+def sample(size: int) -> bytes:
+    words = [random.Random(n).randbytes(7) for n in range(50)]
+    rng = random.Random(1)
+    return b"".join(rng.choice(words) for _ in range(size // 7 + 1))[:size]
+
+
+@pytest.mark.parametrize("codec", [NONE, *CODECS], ids=CODEC_NAMES)
+@pytest.mark.parametrize("size", [0, 1, 100, 32 * 1024, 64 * 1024, 64 * 1024 + 1, 300_000])
+def test_data_of_any_size_comes_back(codec: int, size: int) -> None:
+    for data in (sample(size), random.Random(2).randbytes(size)):
+        packed = compress(codec, data)
+        assert decompress(codec, packed, size) == data
+        if size:
+            with pytest.raises(RemoteError) as caught:
+                decompress(codec, packed, size - 1)
+            assert caught.value.code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+@given(st.binary(max_size=2000), st.sampled_from(CODECS))
+@settings(max_examples=100, deadline=None)
+def test_any_bytes_come_back(data: bytes, codec: int) -> None:
+    assert decompress(codec, compress(codec, data), 2000) == data
+
+
+@pytest.mark.parametrize(
+    ("codec", "levels"), [(GZIP, [-1, 1, 9]), (LZ4, [1, 9, 12, 17]), (ZSTD, [-100, 1, 3, 22])], ids=str
+)
+def test_every_level_that_kafka_allows_works(codec: int, levels: list[int]) -> None:
+    data = sample(50_000)
+    for level in levels:
+        check_level(codec, level)
+        assert decompress(codec, compress(codec, data, level), len(data)) == data
+    assert len(compress(codec, data, levels[-1])) <= len(compress(codec, data, levels[0]))
+
+
+@pytest.mark.parametrize(
+    ("codec", "level"),
+    [(GZIP, 0), (GZIP, 10), (LZ4, 0), (LZ4, 18), (ZSTD, 23), (ZSTD, -131073), (SNAPPY, 1), (NONE, 1)],
+)
+def test_other_levels_are_refused_in_one_sentence(codec: int, level: int) -> None:
+    with pytest.raises(ValueError, match="level"):
+        check_level(codec, level)
+
+
+def test_lz4_is_written_as_java_can_read_it() -> None:
+    packed = compress(LZ4, sample(200_000))
+    # Version 1, independent blocks, no checksums, blocks of 64 KiB.
+    assert packed.startswith(b"\x04\x22\x4d\x18\x60\x40\x82")
+    assert packed.endswith(b"\x00\x00\x00\x00")
+    assert bytes(cramjam.lz4.decompress(packed)) == sample(200_000)
+
+
+def test_lz4_with_dependent_blocks_and_checksums_is_read() -> None:
+    data = sample(300_000)
+    packed = bytes(cramjam.lz4.compress(data))
+    assert packed[4] & 0x20 == 0
+    assert decompress(LZ4, packed, len(data)) == data
+
+
+def test_snappy_is_written_in_xerials_frame_and_read_raw_too() -> None:
+    data = sample(100_000)
+    packed = compress(SNAPPY, data)
+    assert packed.startswith(b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1))
+    assert struct.unpack_from(">i", packed, 16)[0] < 32 * 1024
+    assert decompress(SNAPPY, bytes(cramjam.snappy.compress_raw(data)), len(data)) == data
+
+
+@NAMED
+def test_frames_in_a_row_are_read_as_one(codec: int) -> None:
+    packed = compress(codec, b"one ") + compress(codec, b"two")
+    assert decompress(codec, packed, 7) == b"one two"
+    with pytest.raises(RemoteError):
+        decompress(codec, packed, 6)
+
+
+def test_bytes_after_gzip_are_left_alone_as_java_leaves_them() -> None:
+    assert decompress(GZIP, compress(GZIP, b"data") + b"zzzz", 100) == b"data"
+
+
+def test_skippable_frames_are_skipped() -> None:
+    skippable = struct.pack("<II", 0x184D2A53, 5) + b"hello"
+    for codec in (LZ4, ZSTD):
+        assert decompress(codec, skippable + compress(codec, b"data"), 100) == b"data"
+
+
+@NAMED
+def test_damaged_data_is_invalid(codec: int) -> None:
+    packed = compress(codec, sample(5000))
+    for damaged in (b"", b"garbage!" * 3, packed[: len(packed) // 2], packed[:-1], packed[:3]):
+        with pytest.raises(RemoteError) as caught:
+            decompress(codec, damaged, 1 * MIB)
+        assert caught.value.code in (ErrorCode.INVALID_RECORD, ErrorCode.MESSAGE_TOO_LARGE)
+
+
+def test_an_unknown_codec_is_not_supported() -> None:
+    for codec in (5, 6, 7):
+        with pytest.raises(RemoteError) as caught:
+            decompress(codec, b"x", 100)
+        assert caught.value.code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    with pytest.raises(ValueError, match="codec 5"):
+        compress(5, b"x")
+
+
+def zeros_gzip(size: int) -> bytes:
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    return b"".join(packer.compress(bytes(MIB)) for _ in range(size // MIB)) + packer.flush()
+
+
+def zeros_zstd_rle(size: int) -> bytes:
+    """Four bytes for each 128 KiB: the densest bomb there is."""
+    block = struct.pack("<I", (128 * 1024) << 3 | 1 << 1)[:3] + b"\x00"
+    last = struct.pack("<I", (128 * 1024) << 3 | 1 << 1 | 1)[:3] + b"\x00"
+    return b"\x28\xb5\x2f\xfd\x00\x58" + block * (size // (128 * 1024) - 1) + last
+
+
+def zeros_xerial(size: int) -> bytes:
+    block = bytes(cramjam.snappy.compress_raw(bytes(MIB)))
+    return b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1) + (struct.pack(">i", len(block)) + block) * (size // MIB)
+
+
+def lying_snappy(size: int) -> bytes:
+    return b"\xff\xff\xff\xff\x0f" + bytes(cramjam.snappy.compress_raw(bytes(1000)))[2:]
+
+
+BOMBS = {
+    "gzip": (GZIP, zeros_gzip),
+    "gzip members": (GZIP, lambda size: gzip.compress(bytes(MIB)) * (size // MIB)),
+    "snappy": (SNAPPY, lambda size: bytes(cramjam.snappy.compress_raw(bytes(size)))),
+    "snappy in frames": (SNAPPY, zeros_xerial),
+    "snappy that lies": (SNAPPY, lying_snappy),
+    "lz4": (LZ4, lambda size: compress(LZ4, bytes(size))),
+    "lz4 in large blocks": (LZ4, lambda size: bytes(cramjam.lz4.compress(bytes(size)))),
+    "lz4 frames": (LZ4, lambda size: compress(LZ4, bytes(MIB)) * (size // MIB)),
+    "zstd": (ZSTD, lambda size: compress(ZSTD, bytes(size))),
+    "zstd of repeats": (ZSTD, zeros_zstd_rle),
+    "zstd frames": (ZSTD, lambda size: compress(ZSTD, bytes(MIB)) * (size // MIB)),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_is_refused_before_it_goes_off(name: str) -> None:
+    codec, make = BOMBS[name]
+    limit = 2 * MIB
+    bomb = make(400 * MIB)
+    assert len(bomb) < 40 * MIB
+    grown = Path("/proc/self/clear_refs")
+    if not grown.exists():
+        pytest.skip("peak memory can be told on Linux only")
+    grown.write_text("5")
+    before = peak_rss()
+    with pytest.raises(RemoteError) as caught:
+        decompress(codec, bomb, limit)
+    assert caught.value.code == ErrorCode.MESSAGE_TOO_LARGE
+    # The output twice, as buffer and as bytes, and what a decompressor keeps: zstd its window, lz4 two of its blocks.
+    assert peak_rss() - before < 2 * limit + 16 * MIB + len(bomb)
+
+
+def peak_rss() -> int:
+    """The most memory the process had since `clear_refs` was last written to."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) * 1024

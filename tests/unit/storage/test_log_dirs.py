@@ -1,0 +1,385 @@
+"""Several log directories: what is opened, where new partitions go, and what survives a crash at any step."""
+
+import errno
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+import pytest
+
+from mainstem.sim.changes import every_survival
+from mainstem.sim.disk import SimDisk
+from mainstem.sim.faults import Effect, Fault
+from mainstem.storage.checkpoint import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
+from mainstem.storage.errors import StorageError
+from mainstem.storage.log_dirs import LogDirs, LogPlace
+from mainstem.storage.meta_properties import MetaProperties, write_meta_properties
+from mainstem.storage.partition_folder import (
+    FolderKind,
+    PartitionFolder,
+    deleted_folder_name,
+    parse_folder_name,
+    stray_folder_name,
+)
+
+CLUSTER = "cluster"
+TOPIC_ID = bytes(range(16))
+
+
+@dataclass
+class FakeLog:
+    """Stands in for a log where only the directory's own doings are tested."""
+
+    place: LogPlace
+    recovery_point: int = 0
+    high_watermark: int = 0
+    log_start: int = 0
+    first_base_offset: int = 0
+    closed: str = ""
+    fail_close: Exception | None = None
+
+    def close(self, now_ms: int) -> None:
+        if self.fail_close is not None:
+            raise self.fail_close
+        self.closed = "closed"
+
+    def abandon(self) -> None:
+        self.closed = "abandoned"
+
+
+def open_fake(place: LogPlace) -> FakeLog:
+    return FakeLog(place, place.recovery_point, place.high_watermark, place.log_start)
+
+
+Dirs = LogDirs[FakeLog]
+
+
+def new_disk(*paths: str) -> SimDisk:
+    disk = SimDisk(Random(1))
+    for number, path in enumerate(paths):
+        disk.make_directories(path)
+        write_meta_properties(disk, path, MetaProperties(CLUSTER, 1, bytes([number]) * 16), now_ms=0)
+    return disk
+
+
+def new_dirs(disk: SimDisk, *paths: str, opener: Callable[[LogPlace], FakeLog] = open_fake) -> Dirs:
+    dirs = LogDirs(disk, Random(2), paths or ("/a", "/b"), CLUSTER, 1, opener)
+    for _ in dirs.load(now_ms=0):
+        pass
+    return dirs
+
+
+def test_folder_names_are_kafkas() -> None:
+    rng = Random(1)
+    assert parse_folder_name("orders-3") == PartitionFolder(FolderKind.PARTITION, "orders", 3)
+    assert parse_folder_name("a.b-c-0") == PartitionFolder(FolderKind.PARTITION, "a.b-c", 0)
+    assert parse_folder_name("x-delete-0") == PartitionFolder(FolderKind.PARTITION, "x-delete", 0)
+    for kind in FolderKind:
+        if kind is not FolderKind.PARTITION:
+            name = f"a.b-c-7.{'0123456789abcdef' * 2}-{kind.value}"
+            assert parse_folder_name(name) == PartitionFolder(kind, "a.b-c", 7)
+    for name in ("__cluster_metadata-0", "lost+found", "orders", "orders-", "-1", "orders-x", "a-01", "a-2147483648"):
+        assert parse_folder_name(name) is None, name
+    for long in (deleted_folder_name("t" * 249, 12, rng), stray_folder_name("t" * 249, 12, rng)):
+        assert len(long) == 255
+        parsed = parse_folder_name(long)
+        assert parsed is not None
+        assert parsed.partition == 12
+
+
+def test_an_empty_directory_opens_and_stops_cleanly() -> None:
+    disk = new_disk("/a", "/b")
+    dirs = new_dirs(disk)
+    assert dirs.previous_broker_epoch == -1
+    dirs.close(broker_epoch=7, now_ms=0)
+    assert disk.list_directory("/a") == [
+        ".kafka_cleanshutdown",
+        "log-start-offset-checkpoint",
+        "meta.properties",
+        "recovery-point-offset-checkpoint",
+        "replication-offset-checkpoint",
+    ]
+    disk.power_loss_keeping({})
+    again = new_dirs(disk)
+    assert again.previous_broker_epoch == 7
+    assert not disk.exists("/a/.kafka_cleanshutdown")
+
+
+def test_new_partitions_go_where_the_fewest_are_and_survive() -> None:
+    disk = new_disk("/a", "/b")
+    dirs = new_dirs(disk)
+    for partition in range(5):
+        dirs.create("t", partition, TOPIC_ID, is_new=True)
+    dirs.create("u", 0, TOPIC_ID, is_new=True, directory_id=bytes([0]) * 16)
+    assert sorted(len(directory.partitions) for directory in dirs.directories) == [2, 4]
+    disk.power_loss_keeping({})
+    again = new_dirs(disk)
+    assert sorted(again.logs) == [("t", 0), ("t", 1), ("t", 2), ("t", 3), ("t", 4), ("u", 0)]
+    assert again.topic_id("t", 4) == TOPIC_ID
+    home = again.directory_of("u", 0)
+    assert home is not None
+    assert home.path == "/a"
+
+
+def test_offsets_are_checkpointed_and_handed_to_the_logs() -> None:
+    disk = new_disk("/a", "/b")
+    dirs = new_dirs(disk)
+    for partition in range(2):
+        log = dirs.create("t", partition, TOPIC_ID, is_new=True)
+        log.recovery_point, log.high_watermark, log.log_start = 10 + partition, 8, 5 * partition
+    for name in (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS):
+        for job in dirs.collect(name):
+            job.write()
+    disk.power_loss_keeping({})
+    again = new_dirs(disk)
+    places = {key: log.place for key, log in again.logs.items()}
+    assert [places["t", n].recovery_point for n in range(2)] == [10, 11]
+    assert [places["t", n].high_watermark for n in range(2)] == [8, 8]
+    assert [places["t", n].log_start for n in range(2)] == [0, 5]
+    assert not places["t", 0].clean
+    again.close(broker_epoch=1, now_ms=0)
+    assert all(log.place.clean for log in new_dirs(disk).logs.values())
+
+
+def test_only_starts_past_the_first_segment_are_listed() -> None:
+    disk = new_disk("/a")
+    dirs = new_dirs(disk, "/a")
+    for partition, (start, base) in enumerate(((0, 0), (7, 7), (9, 7))):
+        log = dirs.create("t", partition, TOPIC_ID, is_new=True)
+        log.log_start, log.first_base_offset = start, base
+    dirs.checkpoint(LOG_STARTS)
+    assert dirs.directories[0].checkpoints[LOG_STARTS] == {("t", 2): 9}
+
+
+def test_a_crash_while_loading_does_not_look_clean() -> None:
+    disk = new_disk("/a")
+    dirs = new_dirs(disk, "/a")
+    for partition in range(3):
+        dirs.create("t", partition, TOPIC_ID, is_new=True)
+    dirs.close(broker_epoch=1, now_ms=0)
+    loading = LogDirs(disk, Random(1), ["/a"], CLUSTER, 1, open_fake).load(now_ms=0)
+    assert next(loading).clean
+    for kept in every_survival(disk.unsynced()):
+        image = disk.fork()
+        image.power_loss_keeping(kept)
+        assert not any(log.place.clean for log in new_dirs(image, "/a").logs.values())
+
+
+def test_a_stop_while_loading_leaves_no_marker() -> None:
+    disk = new_disk("/a")
+    dirs = new_dirs(disk, "/a")
+    for partition in range(3):
+        dirs.create("t", partition, TOPIC_ID, is_new=True).recovery_point = 5
+    dirs.close(broker_epoch=1, now_ms=0)
+    half = LogDirs(disk, Random(1), ["/a"], CLUSTER, 1, open_fake)
+    next(half.load(now_ms=0))
+    half.close(broker_epoch=2, now_ms=0)
+    again = new_dirs(disk, "/a")
+    assert not any(log.place.clean for log in again.logs.values())
+    assert [log.recovery_point for log in again.logs.values()] == [5, 5, 5]
+
+
+def test_a_deleted_partition_is_gone_at_once_and_its_bytes_later() -> None:
+    disk = new_disk("/a")
+    dirs = new_dirs(disk, "/a")
+    log = dirs.create("t", 0, TOPIC_ID, is_new=True)
+    dirs.delete("t", 0, now_ms=1000)
+    assert log.closed == "abandoned"
+    assert dirs.remove_deleted(now_ms=60_999) == 0
+    (name,) = [name for name in disk.list_directory("/a") if name.endswith("-delete")]
+    assert name.startswith("t-0.")
+    disk.power_loss_keeping({})
+    again = new_dirs(disk, "/a")
+    assert again.logs == {}
+    again.create("t", 0, bytes(16), is_new=True)
+    assert again.remove_deleted(now_ms=0) == 1
+    assert not disk.exists(f"/a/{name}")
+    assert list(again.logs) == [("t", 0)]
+
+
+def test_a_recreated_partition_does_not_inherit_the_recovery_point_of_the_deleted_one() -> None:
+    disk = new_disk("/a")
+    dirs = new_dirs(disk, "/a")
+    dirs.create("t", 0, TOPIC_ID, is_new=True).recovery_point = 1000
+    dirs.create("t", 1, TOPIC_ID, is_new=True).recovery_point = 77
+    dirs.checkpoint(RECOVERY_POINTS)
+    dirs.delete("t", 0, now_ms=0)
+    dirs.create("t", 0, bytes(range(1, 17)), is_new=True)
+    disk.power_loss_keeping({})
+    places = {key: log.place.recovery_point for key, log in new_dirs(disk, "/a").logs.items()}
+    assert places == {("t", 0): 0, ("t", 1): 77}
+
+
+def test_a_recovery_point_is_lowered_on_disk_before_a_truncation() -> None:
+    disk = new_disk("/a")
+    dirs = new_dirs(disk, "/a")
+    dirs.create("t", 0, TOPIC_ID, is_new=True).recovery_point = 100
+    dirs.create("t", 1, TOPIC_ID, is_new=True).recovery_point = 77
+    dirs.checkpoint(RECOVERY_POINTS)
+    dirs.lower_recovery_point("t", 0, 40)
+    disk.power_loss_keeping({})
+    places = {key: log.place.recovery_point for key, log in new_dirs(disk, "/a").logs.items()}
+    assert places == {("t", 0): 40, ("t", 1): 77}
+
+
+def test_strays_are_kept_and_not_opened() -> None:
+    disk = new_disk("/a")
+    dirs = new_dirs(disk, "/a")
+    dirs.create("t", 0, TOPIC_ID, is_new=True)
+    dirs.set_stray("t", 0)
+    disk.power_loss_keeping({})
+    again = new_dirs(disk, "/a")
+    assert again.logs == {}
+    assert again.remove_deleted(now_ms=10**12) == 0
+    assert [folder.kind for folder in again.directories[0].folders.values()] == [FolderKind.STRAY]
+
+
+def test_what_is_no_partition_is_left_alone() -> None:
+    disk = new_disk("/a")
+    for name in ("__cluster_metadata-0", "lost+found", "remote-log-index-cache"):
+        disk.make_directories(f"/a/{name}")
+    dirs = new_dirs(disk, "/a")
+    assert dirs.logs == {}
+    dirs.close(broker_epoch=1, now_ms=0)
+    assert disk.is_directory("/a/__cluster_metadata-0")
+
+
+def test_the_first_error_takes_a_directory_offline_and_nothing_is_written_there_again() -> None:
+    disk = new_disk("/a", "/b")
+    dirs = new_dirs(disk)
+    for partition in range(4):
+        dirs.create("t", partition, TOPIC_ID, is_new=True)
+    there = [key for key in dirs.logs if dirs.directory_of(*key) is dirs.directories[0]]
+    disk.faults.append(Fault(Effect.FAIL, "sync", "/a/"))
+    dirs.checkpoint(RECOVERY_POINTS)
+    assert dirs.directories[0].offline is not None
+    assert not set(there) & set(dirs.logs)
+    assert len(dirs.logs) == 2
+    touched: list[str] = []
+    disk.on_operation = lambda operation, path, position, size: touched.append(path)
+    for name in (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS):
+        dirs.checkpoint(name)
+    with pytest.raises(StorageError, match="offline"):
+        dirs.delete(*there[0], now_ms=0)
+    dirs.create("t", 9, TOPIC_ID, is_new=True)
+    dirs.close(broker_epoch=3, now_ms=0)
+    assert not [path for path in touched if path.startswith("/a")]
+    assert disk.exists("/b/.kafka_cleanshutdown")
+    assert not disk.exists("/a/.kafka_cleanshutdown")
+
+
+def test_a_partition_that_may_be_offline_is_not_created_elsewhere() -> None:
+    disk = new_disk("/a", "/b")
+    dirs = new_dirs(disk)
+    dirs.take_offline(dirs.directories[0], OSError(errno.EIO, "gone"))
+    with pytest.raises(StorageError, match="may be in a log directory that is offline"):
+        dirs.create("t", 0, TOPIC_ID, is_new=False)
+    dirs.create("t", 0, TOPIC_ID, is_new=True)
+
+
+def test_creation_moves_on_to_the_next_directory() -> None:
+    disk = new_disk("/a", "/b")
+    dirs = new_dirs(disk)
+    disk.faults.append(Fault(Effect.FAIL, "make_directory", "/a/"))
+    dirs.create("t", 0, TOPIC_ID, is_new=True)
+    home = dirs.directory_of("t", 0)
+    assert home is not None
+    assert home.path == "/b"
+    disk.faults.append(Fault(Effect.FAIL, "sync_directory", "/b"))
+    with pytest.raises(StorageError, match="no log directory"):
+        dirs.create("t", 1, TOPIC_ID, is_new=True)
+
+
+def test_a_damaged_log_goes_offline_alone_and_its_recovery_point_is_kept() -> None:
+    disk = new_disk("/a")
+    dirs = new_dirs(disk, "/a")
+    for partition in range(3):
+        dirs.create("t", partition, TOPIC_ID, is_new=True).recovery_point = 40 + partition
+    dirs.close(broker_epoch=1, now_ms=0)
+
+    def open_or_fail(place: LogPlace) -> FakeLog:
+        if place.partition == 1:
+            raise StorageError(place.folder, "bad bytes below the recovery point")
+        return open_fake(place)
+
+    again = new_dirs(disk, "/a", opener=open_or_fail)
+    assert sorted(again.logs) == [("t", 0), ("t", 2)]
+    assert "bad bytes" in again.failed_logs["t", 1]
+    again.close(broker_epoch=2, now_ms=0)
+    assert not disk.exists("/a/.kafka_cleanshutdown")
+    assert new_dirs(disk, "/a").logs["t", 1].recovery_point == 41
+
+
+def test_a_disk_error_while_opening_takes_the_directory_offline() -> None:
+    disk = new_disk("/a", "/b")
+    dirs = new_dirs(disk)
+    for partition in range(4):
+        dirs.create("t", partition, TOPIC_ID, is_new=True)
+    disk.kill()
+
+    def open_or_fail(place: LogPlace) -> FakeLog:
+        if place.folder == "/a/t-2":
+            raise OSError(errno.EIO, "unreadable")
+        return open_fake(place)
+
+    again = new_dirs(disk, opener=open_or_fail)
+    assert [directory.offline is None for directory in again.directories] == [False, True]
+    assert sorted(again.logs) == [("t", 1), ("t", 3)]
+
+
+def test_a_log_that_does_not_close_leaves_no_marker() -> None:
+    disk = new_disk("/a")
+    dirs = new_dirs(disk, "/a")
+    dirs.create("t", 0, TOPIC_ID, is_new=True).fail_close = OSError(errno.EIO, "no")
+    dirs.close(broker_epoch=1, now_ms=0)
+    assert not disk.exists("/a/.kafka_cleanshutdown")
+    assert dirs.directories[0].offline is not None
+
+
+@pytest.mark.parametrize("name", [RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS])
+def test_a_malformed_checkpoint_takes_its_directory_offline(name: str) -> None:
+    disk = new_disk("/a", "/b")
+    disk.open(f"/a/{name}", create=True).write_at(0, [b"99\n0\n"])
+    dirs = new_dirs(disk)
+    assert "version '99'" in (dirs.directories[0].offline or "")
+    assert dirs.directories[1].offline is None
+
+
+def test_directories_of_others_are_refused() -> None:
+    disk = new_disk("/a", "/b")
+    disk.make_directories("/empty")
+
+    def take(*paths: str, cluster: str = CLUSTER, node: int = 1) -> None:
+        LogDirs(disk, Random(1), paths, cluster, node, open_fake)
+
+    with pytest.raises(ValueError, match=r"belongs to cluster.id cluster, not to other"):
+        take("/a", cluster="other")
+    with pytest.raises(ValueError, match=r"belongs to node.id 1, not to 2"):
+        take("/a", node=2)
+    with pytest.raises(ValueError, match=r"/empty has no meta.properties; format it first"):
+        take("/a", "/empty")
+    with pytest.raises(ValueError, match="each once"):
+        take("/a", "/a")
+    with pytest.raises(ValueError, match="none can be used"):
+        take("/missing")
+    write_meta_properties(disk, "/b", MetaProperties(CLUSTER, 1, bytes(16)), now_ms=0)
+    with pytest.raises(ValueError, match=r"same directory.id"):
+        take("/a", "/b")
+    assert disk.locks == set()
+
+
+def test_a_directory_is_locked_while_it_is_used() -> None:
+    disk = new_disk("/a")
+    dirs = new_dirs(disk, "/a")
+    with pytest.raises(BlockingIOError):
+        LogDirs(disk, Random(1), ["/a"], CLUSTER, 1, open_fake)
+    dirs.close(broker_epoch=1, now_ms=0)
+    new_dirs(disk, "/a")
+
+
+def test_a_partition_in_two_directories_stops_the_start() -> None:
+    disk = new_disk("/a", "/b")
+    disk.make_directories("/a/t-0")
+    disk.make_directories("/b/t-0")
+    with pytest.raises(ValueError, match="t-0 is in both /a and /b"):
+        new_dirs(disk)
