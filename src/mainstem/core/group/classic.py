@@ -19,8 +19,8 @@ from enum import Enum
 from typing import Final
 
 from mainstem.core.group.effects import Ticket
-from mainstem.core.group.java_hash import in_hash_map_order
 from mainstem.protocol.errors import ErrorCode, RemoteError
+from mainstem.protocol.java import string_hash
 from mainstem.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from mainstem.protocol.messages.group_records import GroupMetadataValue, MemberMetadata
 from mainstem.protocol.messages.k11_join_group import JoinGroupResponseMember
@@ -432,3 +432,17 @@ def subscribed_topics(metadata: bytes) -> list[str] | None:
         return list(ConsumerProtocolSubscription.decode(metadata, read, 2).topics)
     except RemoteError:
         return None
+
+
+def in_hash_map_order(keys: Iterable[str]) -> list[str]:
+    """`keys` in the order in which a Java HashMap they were put into hands them out (collisions: as they came)."""
+    listed = list(keys)
+    table = 16
+    while len(listed) > table * 3 // 4:
+        table *= 2
+
+    def bucket(key: str) -> int:
+        code = string_hash(key) & 0xFFFFFFFF
+        return (code ^ (code >> 16)) & (table - 1)
+
+    return sorted(listed, key=bucket)

@@ -64,6 +64,10 @@ class Note:
 Effect = Reply | Refuse | ArmTimer | CancelTimer | Note
 
 
+class UnknownRecordError(Exception):
+    """A record of a type that only a later version knows; a reader leaves it out."""
+
+
 class Outcome:
     """One step of a machine."""
 
@@ -88,7 +92,10 @@ class CoordinatorMachine(Protocol):
     """What the runtime asks of a machine. `keep` and `revert` end what `replay` did since the one before."""
 
     def replay(self, key: bytes, value: bytes | None, producer_id: int) -> None:
-        """Takes one record. `producer_id` is -1 unless the record is part of a transaction."""
+        """Takes one record. `producer_id` is -1 unless the record is part of a transaction.
+
+        UnknownRecordError for a type of a later version, RemoteError for one that cannot be read.
+        """
 
     def replay_marker(self, producer_id: int, committed: bool) -> None:
         """Takes the end of a transaction."""

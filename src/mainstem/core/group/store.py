@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeVar
 
-from mainstem.protocol.errors import ErrorCode, RemoteError
+from mainstem.core.group.effects import UnknownRecordError
 from mainstem.protocol.messages.group_records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -104,8 +104,11 @@ class GroupStore:
     # Replaying
 
     def replay(self, raw_key: bytes, raw_value: bytes | None, producer_id: int = NO_PRODUCER) -> None:
-        """Takes one record; RemoteError UNSUPPORTED_VERSION for a type that a later version may have written."""
+        """Takes one record; UnknownRecordError for a type of a later version, RemoteError for one that is broken."""
         self._replayed += 1
+        key_type = int.from_bytes(raw_key[:2], "big", signed=True)
+        if key_type not in GROUP_RECORDS.keys:
+            raise UnknownRecordError(f"a group's record of the type {key_type}")
         key, value = GROUP_RECORDS.decode(raw_key, raw_value)
         match key:
             case OffsetCommitKey() | LegacyOffsetCommitKey():
@@ -124,8 +127,6 @@ class GroupStore:
                 self._journal.append(partial(_put, self.metadata, key.group, self.metadata.get(key.group)))
                 _put(self.metadata, key.group, value)
             case _:
-                if key.API_KEY not in _KEY_TYPES:
-                    raise RemoteError(ErrorCode.UNSUPPORTED_VERSION, f"a group's record of the type {key.API_KEY}")
                 group: str = key.group_id  # type: ignore[attr-defined]
                 self._set_other(group, raw_key, raw_value)
 

@@ -55,7 +55,8 @@ class Answer:
     def code(self) -> ErrorCode:
         if isinstance(self.response, ErrorCode):
             return self.response
-        return ErrorCode(self.response.error_code)  # type: ignore[union-attr]
+        assert isinstance(self.response, JoinGroupResponse | SyncGroupResponse | HeartbeatResponse), self.response
+        return ErrorCode(self.response.error_code)
 
 
 def snapshot(store: GroupStore) -> object:
@@ -194,9 +195,7 @@ class Harness:
             group_instance_id=instance,
             protocol_type=protocol_type,
             protocol_name=protocol,
-            assignments=[
-                SyncGroupRequestAssignment(member_id=m, assignment=a) for m, a in (assignments or {}).items()
-            ],
+            assignments=[SyncGroupRequestAssignment(member_id=m, assignment=a) for m, a in (assignments or {}).items()],
         )
         self.take(self.machine.sync(answer, request, self.now_ms))
         return answer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mainstem.core.group.classic import in_hash_map_order
 from mainstem.protocol.errors import ErrorCode
 
 from .harness import Harness, subscription
@@ -211,6 +212,14 @@ def test_a_tie_falls_as_in_kafka() -> None:
     assert first.joined.protocol_name == "sticky"
 
 
+def test_the_order_of_a_hash_map_is_javas() -> None:
+    # As Java 17 prints the key set of a HashMap.
+    names = ["roundrobin", "range", "cooperative-sticky", "sticky"]
+    assert in_hash_map_order(names) == ["sticky", "range", "roundrobin", "cooperative-sticky"]
+    many = in_hash_map_order(f"p{number}" for number in range(30))
+    assert many[:15] == [*(f"p{number}" for number in range(11)), "p12", "p11", "p14", "p13"]
+
+
 def test_joining_again_without_a_change_repeats_the_answer() -> None:
     h = Harness()
     leader, follower = h.stable("g", 2)
@@ -297,7 +306,9 @@ def test_a_coordinator_that_takes_over_goes_on_with_the_same_generation() -> Non
     other = h.restart()
     assert other.state("g") == "Stable"
     assert other.heartbeat("g", generation, leader) is ErrorCode.NONE
-    assert other.sync("g", generation, follower).synced.assignment == h.sync("g", generation, follower).synced.assignment
+    assert (
+        other.sync("g", generation, follower).synced.assignment == h.sync("g", generation, follower).synced.assignment
+    )
     other.advance(10_000)
     assert other.state("g") == "PreparingRebalance" or other.state("g") == "Empty", "the silent one is missed"
     other.check()
