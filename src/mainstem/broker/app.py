@@ -13,6 +13,7 @@ from random import Random
 from mainstem.broker.apis import served
 from mainstem.broker.clock import Clock
 from mainstem.broker.config import BrokerConfig, Endpoint
+from mainstem.broker.drivers.groups import Groups
 from mainstem.broker.features import Features
 from mainstem.broker.fetch_sessions import FetchSessions
 from mainstem.broker.housekeeping import Housekeeping
@@ -75,6 +76,8 @@ class Broker:
         self.housekeeping = Housekeeping(loop, clock, config, self.partitions)
         self.metadata_listeners: list[MetadataListener] = []
         """Told of each change, in order, after the partitions have followed it."""
+        self.groups = Groups(self)
+        self.metadata_listeners.append(self.groups.follow)
         self._router = Router(self, served())
         self._shared = SharedBuffer()
         self._listeners: dict[str, Listener] = {}

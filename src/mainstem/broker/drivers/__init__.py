@@ -1,1 +1,1 @@
-"""What runs the machines of `core`: files, timers and messages around decisions."""
+"""What runs the machines of `core` on the loop: it feeds them requests and timers and carries out what they decide."""
