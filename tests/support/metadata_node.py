@@ -61,7 +61,7 @@ class MetadataNode:
         fs: FileSystem,
         directory: str,
         *,
-        seed: int = 1,
+        seed: int | None = None,
         carry: Carry = carry_directly,
         **settings: str,
     ) -> None:
