@@ -32,9 +32,9 @@ from mainstem.broker.topic_creation import TopicCreation
 from mainstem.core.controller.image import ClusterImage, ImageDelta
 from mainstem.core.controller.states import PartitionState
 from mainstem.net.listener import Listener
-from mainstem.net.receive import SharedBuffer
 from mainstem.protocol.api import APIS
 from mainstem.protocol.api import Listener as ListenerKind
+from mainstem.protocol.framing import SharedBuffer
 from mainstem.storage.fs import FileSystem
 
 log = logging.getLogger(__name__)
