@@ -296,6 +296,8 @@ class _Loader:
                     segment.log.path, f"{broken}; it was durable up to offset {self.recovery_point}", valid
                 )
             segment.cut_data(valid)
+            # Or what was cut could come back once a new segment follows.
+            segment.sync()
         segment.end_indexes()
         # A process that died left bytes that were never synced: the next flush must cover them.
         segment.log.version += 1
