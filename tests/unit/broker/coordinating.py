@@ -95,14 +95,14 @@ def topic_id(name: str) -> bytes:
 
 
 class CoordinatingBroker:
-    def __init__(self, topics: dict[str, int] | None = None, **settings: str) -> None:
+    def __init__(self, **settings: str) -> None:
         self.loop = asyncio.get_running_loop()
         self.clock = ManualClock()
         self.rng = Random(1)
         self.config = BrokerConfig(SETTINGS | {key.replace("_", "."): value for key, value in settings.items()})
         self.image = ClusterImage()
         self.partitions = SimpleNamespace(get=lambda topic, index: None)
-        for name, count in {"__consumer_offsets": 1, "t1": 2, "t2": 1, **(topics or {})}.items():
+        for name, count in {"__consumer_offsets": 1, "t1": 2, "t2": 1}.items():
             self.create_topic(name, count)
         self.groups = Groups(self)  # type: ignore[arg-type]
         self.log = MemoryLog()
@@ -141,5 +141,5 @@ class CoordinatingBroker:
         except RemoteError as error:
             # As the router does.
             answer = blank(find_api(request.API_KEY).response)
-            answer.error_code = error.code
+            answer.error_code = error.code  # type: ignore[attr-defined]
         return type(answer).decode(answer.encode(version), version)

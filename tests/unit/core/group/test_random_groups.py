@@ -192,9 +192,8 @@ def test_groups_come_to_rest_when_their_members_behave(seed: int) -> None:
     for _ in range(200):
         for client in crowd.clients[:3]:
             group = h.machine.groups.get(client.group)
-            if client.generation < 0 or group is None or group.generation != client.generation:
-                crowd.join(client)
-            elif group.state is PREPARING_REBALANCE:
+            is_current = group is not None and group.generation == client.generation >= 0
+            if group is None or not is_current or group.state is PREPARING_REBALANCE:
                 crowd.join(client)
             elif client.synced_generation != client.generation:
                 crowd.sync(client)
@@ -232,9 +231,8 @@ def compacted(log: list[LogRecord], rng: random.Random) -> list[LogRecord]:
     latest = {record.key: at for at, record in enumerate(log[:until])}
     kept = []
     for at, record in enumerate(log):
-        if at < until:
-            if latest[record.key] != at or (record.value is None and rng.random() < 0.5):
-                continue
+        if at < until and (latest[record.key] != at or (record.value is None and rng.random() < 0.5)):
+            continue
         kept.append(record)
     return kept
 
