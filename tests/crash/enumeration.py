@@ -57,11 +57,12 @@ def moments_of(workload: Workload) -> list[Moment]:
     world = World(config=workload.config)
     world.run(workload.before)
     moments: list[Moment] = []
-    number = 0
+    number = end = 0
 
     def take(disk: SimDisk) -> None:
+        nonlocal end
         log = world.dirs.logs.get((TOPIC, PARTITION))
-        end = log.log_end if log is not None else world.log_end
+        end = log.log_end if log is not None else end
         moments.append(Moment(number, disk.fork(), world.expected.copy(), end, world.now_ms))
 
     take(world.disk)
