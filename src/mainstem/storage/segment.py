@@ -112,8 +112,7 @@ class Segment:
         except (FileNotFoundError, StorageError):
             self.rebuild_indexes()
             # Below the recovery point nothing else would make them durable.
-            self.offset_index.sync()
-            self.time_index.sync()
+            self.sync()
         self._indexes_checked = True
 
     def rebuild_indexes(self) -> None:
@@ -250,6 +249,18 @@ class Segment:
             self._first_timestamp_known = False
         self._bytes_since_index_entry = 0
         self._scan_max_timestamp()
+
+    def sync(self) -> None:
+        """Makes the files durable. Blocks."""
+        for ref in self.refs():
+            if ref.dirty:
+                file = ref.pin()
+                try:
+                    version: i64 = ref.version
+                    file.sync()
+                    ref.synced_version = version
+                finally:
+                    ref.unpin()
 
     def cut_data(self, size: i64) -> None:
         """Cuts the file only; recovery writes the indexes itself."""
