@@ -394,8 +394,8 @@ class Log(ReadableLog):
             )
         if offset <= self.log_start:
             return False
+        # Kafka moves the recovery point along; but what lies below is no more durable for it (D4).
         self.log_start = offset
-        self.recovery_point = max(self.recovery_point, offset)
         self.epochs.truncate_from_start(offset)
         self.producers.on_log_start(offset)
         self._update_first_unstable()
@@ -480,11 +480,18 @@ class Log(ReadableLog):
 
     # -- truncating ----------------------------------------------------------------------------------------------
 
-    def truncate_to(self, offset: i64, now_ms: i64) -> bool:
-        """Removes everything at or past `offset`; False where there is nothing. Blocks.
+    def truncation_point(self, offset: i64) -> i64:
+        """Where the log would end after `truncate_to(offset)`: before the batch that holds it, which goes whole."""
+        at: i64 = self._segments.floor(offset)
+        if offset >= self.log_end or at < 0:
+            return min(offset, self.log_end)
+        return self._segments.at(at).end_before(offset)
 
-        A checkpointed recovery point past `offset` must be lowered on disk first: after a power cut it would call
-        durable what was written here since.
+    def truncate_to(self, offset: i64, now_ms: i64) -> bool:
+        """Removes every batch that ends at or past `offset`; False where there is none. Blocks.
+
+        A checkpointed recovery point past `truncation_point` must be lowered on disk first: after a power cut it
+        would call durable what was written here since.
         """
         self._check_alive()
         assert offset >= 0
@@ -496,7 +503,7 @@ class Log(ReadableLog):
             self.truncate_fully_and_start_at(offset, now_ms)
             return True
         try:
-            self._truncate(offset, now_ms)
+            self._truncate(self.truncation_point(offset), now_ms)
         except OSError as error:
             raise self.fail(error) from error
         self._check_order()
@@ -522,8 +529,8 @@ class Log(ReadableLog):
         self.high_watermark = min(self.high_watermark, offset)
         self.log_start = min(self.log_start, offset)
         self.epochs.truncate_from_end(offset)
-        self.producers.reload(self.log_start, offset, now_ms)
-        replay_producers(self._segments.all(), self.producers, self.log_start, offset, False)
+        self.producers.reload(kept[0].base_offset, offset, now_ms)
+        replay_producers(self._segments.all(), self.producers, offset, False)
         self.producers.states.on_high_watermark(self.high_watermark)
         self._update_first_unstable()
         self._fs.sync_directory(self.directory)
@@ -576,6 +583,7 @@ class Log(ReadableLog):
             return 0
         if count == len(self._segments):
             self._roll_to(self.log_end, now_ms)
+        self.producers.sync()
         gone = self._segments.take_first(count)
         paths: list[str] = []
         for segment in gone:

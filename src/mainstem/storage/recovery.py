@@ -217,8 +217,8 @@ class _Loader:
         while first > 0 and self.segments[first].base_offset > self.recovery_point:
             first -= 1
         start: i64 = self.segments[first].base_offset
-        self.producers.reload(self.log_start, start, self.now_ms)
-        replay_producers(self.segments[:first], self.producers, self.log_start, start, False)
+        self.producers.reload(self.segments[0].base_offset, start, self.now_ms)
+        replay_producers(self.segments[:first], self.producers, start, False)
         self.log_end = start
         at: i64 = first
         while at < len(self.segments):
@@ -296,7 +296,11 @@ class _Loader:
                     segment.log.path, f"{broken}; it was durable up to offset {self.recovery_point}", valid
                 )
             segment.cut_data(valid)
+            # Or what was cut could come back once a new segment follows.
+            segment.sync()
         segment.end_indexes()
+        # A process that died left bytes that were never synced: the next flush must cover them.
+        segment.log.version += 1
         return broken != ""
 
     def _remove_from(self, at: i64) -> None:
@@ -324,6 +328,6 @@ class _Loader:
 
     def _load_producers(self) -> None:
         self.producers.remove_stray([segment.base_offset for segment in self.segments])
-        self.producers.reload(self.log_start, self.log_end, self.now_ms)
-        replay_producers(self.segments, self.producers, self.log_start, self.log_end, True)
+        self.producers.reload(self.segments[0].base_offset, self.log_end, self.now_ms)
+        replay_producers(self.segments, self.producers, self.log_end, True)
         self.producers.take_snapshot(sync=False)

@@ -317,6 +317,21 @@ class Segment:
             return None
         return Found(scan.header.base_offset, scan.position, scan.size)
 
+    def end_before(self, offset: i64) -> i64:
+        """Where the last batch ends that ends before `offset`: the log end, were the rest cut. May block."""
+        self.check_indexes()
+        end: i64 = self.base_offset
+        index = self.offset_index.ref.pin()
+        log = self.log.pin()
+        try:
+            scan = HeaderScan(log, self.offset_index.lookup(index, offset - 1, False), self.size, False)
+            while scan.advance() and scan.header.last_offset < offset:
+                end = scan.header.next_offset
+        finally:
+            self.log.unpin()
+            self.offset_index.ref.unpin()
+        return end
+
     def read_next_offset(self) -> i64:
         """The offset after the last batch, found from the last index entry on; the base where there is none."""
         self.check_indexes()
