@@ -215,6 +215,37 @@ def test_a_recreated_partition_does_not_inherit_the_recovery_point_of_the_delete
     assert places == {("t", 0): 0, ("t", 1): 77}
 
 
+def test_offsets_collected_before_a_partition_was_recreated_or_cut_are_not_written_after_it() -> None:
+    disk = new_disk("/a")
+    dirs = new_dirs(disk, "/a")
+    dirs.create("t", 0, TOPIC_ID, is_new=True).recovery_point = 1000
+    late = dirs.collect(RECOVERY_POINTS)
+    dirs.delete("t", 0, now_ms=0)
+    log = dirs.create("t", 0, TOPIC_ID, is_new=True)
+    late[0].write()
+    assert dirs.directories[0].checkpoints[RECOVERY_POINTS] == {}
+    log.recovery_point = 50
+    late = dirs.collect(RECOVERY_POINTS)
+    dirs.lower_recovery_point("t", 0, 20)
+    log.recovery_point = 20
+    late[0].write()
+    dirs.checkpoint(RECOVERY_POINTS)
+    assert dirs.directories[0].checkpoints[RECOVERY_POINTS] == {("t", 0): 20}
+
+
+def test_of_two_checkpoints_the_newer_stays_whatever_order_they_are_written_in() -> None:
+    disk = new_disk("/a")
+    dirs = new_dirs(disk, "/a")
+    log = dirs.create("t", 0, TOPIC_ID, is_new=True)
+    log.recovery_point = 5
+    (older,) = dirs.collect(RECOVERY_POINTS)
+    log.recovery_point = 9
+    (newer,) = dirs.collect(RECOVERY_POINTS)
+    newer.write()
+    older.write()
+    assert dirs.directories[0].checkpoints[RECOVERY_POINTS] == {("t", 0): 9}
+
+
 def test_a_recovery_point_is_lowered_on_disk_before_a_truncation() -> None:
     disk = new_disk("/a")
     dirs = new_dirs(disk, "/a")
