@@ -6,7 +6,7 @@ SOURCES := $(shell find src -name '*.py')
 # Two cores are what CI has; a laptop may say JOBS=8.
 JOBS ?= 2
 
-.PHONY: help test lint types test-interpreted test-compiled compiled bench clean
+.PHONY: help run test lint types test-interpreted test-compiled test-crash test-model compiled bench clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -23,6 +23,10 @@ build/compiled/.ready: $(VENV)/.ready setup.py $(SOURCES)
 
 ## make compiled          build the hot modules with mypyc into build/compiled
 compiled: build/compiled/.ready
+
+## make run               serve on 127.0.0.1:9092
+run: build/compiled/.ready
+	@PYTHONPATH=build/compiled $(BIN)/python -m mainstem up
 
 ## make test              lint, types, and all tests, both interpreted and compiled
 test: lint types test-interpreted test-compiled
@@ -42,6 +46,14 @@ test-interpreted: $(VENV)/.ready
 
 test-compiled: build/compiled/.ready
 	MAINSTEM_EXPECT=compiled PYTHONPATH=build/compiled $(BIN)/python -m pytest -n $(JOBS) -m 'not campaign'
+
+## make test-crash        every crash of small workloads on a simulated disk, and recovery from each
+test-crash: $(VENV)/.ready
+	MAINSTEM_EXPECT=interpreted PYTHONPATH=src $(BIN)/python -m pytest -n $(JOBS) tests/crash tests/model --timeout 1800
+
+## make bench             what bench/ measures, in one run; the tables are in docs/benchmarks.md
+bench: build/compiled/.ready
+	PYTHONPATH=build/compiled:. $(BIN)/python -m bench
 
 ## make clean             remove what was built
 clean:

@@ -11,11 +11,10 @@ from datetime import UTC, datetime
 from mainstem.storage.checkpoint import MalformedFileError, read_file, write_file_durably
 from mainstem.storage.fs import FileSystem
 from mainstem.storage.ids import id_from_text, id_to_text
+from mainstem.storage.properties import escape_value, parse_properties
 
 NAME = "meta.properties"
 VERSION = 1
-
-_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,7 @@ def format_meta_properties(meta: MetaProperties, now_ms: int) -> bytes:
         f"node.id={meta.node_id}",
         f"directory.id={id_to_text(meta.directory_id)}",
         f"version={VERSION}",
-        f"cluster.id={_escape(meta.cluster_id)}",
+        f"cluster.id={escape_value(meta.cluster_id)}",
         "",
     ]
     return "\n".join(lines).encode("latin-1")
@@ -73,67 +72,3 @@ def parse_meta_properties(path: str, data: bytes) -> MetaProperties:
     except ValueError as error:
         raise MalformedFileError(path, f"directory.id: {error}") from error
     return MetaProperties(found["cluster.id"], int(node_id), directory_id)
-
-
-def parse_properties(text: str) -> dict[str, str]:
-    """Java's properties format: comments, the three separators, continued lines and escapes."""
-    found: dict[str, str] = {}
-    logical = ""
-    for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
-        stripped = line.lstrip(" \t\f")
-        if not logical and (not stripped or stripped[0] in "#!"):
-            continue
-        backslashes = len(stripped) - len(stripped.rstrip("\\"))
-        if backslashes % 2:
-            logical += stripped[:-1]
-            continue
-        key, value = _split(logical + stripped)
-        found[key] = value
-        logical = ""
-    if logical:
-        key, value = _split(logical)
-        found[key] = value
-    return found
-
-
-def _split(line: str) -> tuple[str, str]:
-    end = 0
-    while end < len(line) and line[end] not in "=: \t\f":
-        end += 2 if line[end] == "\\" else 1
-    rest = line[end:].lstrip(" \t\f")
-    if rest and rest[0] in "=:":
-        rest = rest[1:].lstrip(" \t\f")
-    return _unescape(line[:end]), _unescape(rest)
-
-
-def _unescape(text: str) -> str:
-    if "\\" not in text:
-        return text
-    out: list[str] = []
-    at = 0
-    while at < len(text):
-        letter = text[at]
-        at += 1
-        if letter == "\\" and at < len(text):
-            letter = text[at]
-            at += 1
-            if letter == "u":
-                letter = chr(int(text[at : at + 4], 16))
-                at += 4
-            else:
-                letter = _ESCAPES.get(letter, letter)
-        out.append(letter)
-    return "".join(out)
-
-
-def _escape(value: str) -> str:
-    out: list[str] = []
-    for index, letter in enumerate(value):
-        if letter in "=:#!\\" or (letter == " " and index == 0):
-            out.append("\\" + letter)
-        elif " " <= letter <= "~":
-            out.append(letter)
-        else:
-            units = letter.encode("utf-16-be")
-            out.extend(f"\\u{units[n] << 8 | units[n + 1]:04X}" for n in range(0, len(units), 2))
-    return "".join(out)

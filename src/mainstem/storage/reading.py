@@ -43,10 +43,21 @@ class Slice:
         self.size: i64 = size
         self.first_batch_bytes: i64 = first_batch_bytes
 
-    def read(self) -> bytes:
-        """A copy of the bytes. May block."""
+    def descriptor(self) -> int:
+        """What `sendfile` takes, or -1."""
         file = self.file
-        return b"" if file is None or self.size == 0 else file.read_at(self.position, self.size)
+        return -1 if file is None else file.descriptor()
+
+    def read(self, at: i64 = 0, size: i64 = -1) -> bytes:
+        """A copy of `size` bytes from `at` within the slice, or of all that follow. May block."""
+        file = self.file
+        wanted: i64 = self.size - at if size < 0 else size
+        return b"" if file is None or wanted <= 0 else file.read_at(self.position + at, wanted)
+
+    def read_cached(self, at: i64, size: i64) -> bytes | None:
+        """The same, or None where it would block."""
+        file = self.file
+        return b"" if file is None or size <= 0 else file.read_cached(self.position + at, size)
 
     def release(self) -> None:
         """Lets the file go. Safe to call twice."""

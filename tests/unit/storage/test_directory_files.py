@@ -15,11 +15,11 @@ from mainstem.storage.meta_properties import (
     MetaProperties,
     format_meta_properties,
     parse_meta_properties,
-    parse_properties,
     read_meta_properties,
     write_meta_properties,
 )
 from mainstem.storage.partition_metadata import format_topic_id, parse_topic_id, read_topic_id, write_topic_id
+from mainstem.storage.properties import parse_properties
 
 KAFKA_META = b"""#
 #Sun Nov 15 22:40:25 UTC 2026

@@ -1,0 +1,5 @@
+import sys
+
+from mainstem.cli.main import main
+
+sys.exit(main())

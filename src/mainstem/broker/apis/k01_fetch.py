@@ -1,0 +1,322 @@
+"""Fetch (key 1), versions 4–18: batches from partitions, as slices of files.
+
+v7 has sessions (KIP-227), v9 checks the client's leader epoch, v12 tells where logs diverge, v13 names topics by id,
+v16 tells new leaders' addresses. The high watermark or last stable offset of a partition is read once per answer
+(KAFKA-9807). A request that finds less than it wants is parked until partitions grow or its time is up. What is not
+in memory is looked up by a thread.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from mainstem.broker.context import RequestContext
+from mainstem.broker.fetch_sessions import FetchSession, SessionKey, TopicKey
+from mainstem.broker.partition import Partition
+from mainstem.broker.purgatory import Waiter
+from mainstem.net.connection import Chunk, Exchange
+from mainstem.protocol.errors import ErrorCode, RemoteError
+from mainstem.protocol.fetch import (
+    AbortedTransaction,
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchTopicResponse,
+    encode_fetch_response,
+    read_fetch_request,
+)
+from mainstem.protocol.primitives import ZERO_UUID
+from mainstem.storage.errors import StorageError
+from mainstem.storage.reading import ReadJob, Slice
+
+if TYPE_CHECKING:
+    from mainstem.broker.app import Broker
+
+API_KEY = 1
+MIN_VERSION = 4
+MAX_VERSION = 18
+
+_TOPIC_IDS_FROM = 13
+_READ_COMMITTED = 1
+_NO_OFFSET = -1
+
+
+def handle_frame(broker: "Broker", context: RequestContext, exchange: Exchange) -> None:
+    request = read_fetch_request(exchange.frame, context.body_at, context.api_version)
+    uses_topic_ids = context.api_version >= _TOPIC_IDS_FROM
+    try:
+        session = broker.fetch_sessions.enter(request, uses_topic_ids)
+    except RemoteError as error:
+        answer = FetchResponse([], int(error.code))
+        pieces = encode_fetch_response(answer, context.api_version, context.correlation_id)
+        exchange.respond([piece for piece in pieces if isinstance(piece, bytes)])
+        return
+    _Fetch(broker, context, exchange, request, session, uses_topic_ids).start()
+
+
+class _Wanted:
+    """One partition of a request, with what was found for it."""
+
+    __slots__ = ("answer", "key", "partition", "slice", "wanted")
+
+    def __init__(self, key: SessionKey, wanted: FetchPartition, partition: Partition | None) -> None:
+        self.key = key
+        self.wanted = wanted
+        self.partition = partition
+        self.answer: FetchPartitionResponse | None = None
+        self.slice: Slice | None = None
+
+    def release(self) -> None:
+        if self.slice is not None:
+            self.slice.release()
+            self.slice = None
+
+
+class _Fetch:
+    """One request on its way: read, maybe park and read again, answer."""
+
+    __slots__ = (
+        "_broker",
+        "_context",
+        "_exchange",
+        "_incremental",
+        "_is_committed",
+        "_max_bytes",
+        "_request",
+        "_session",
+        "_uses_topic_ids",
+        "_wanted",
+    )
+
+    def __init__(
+        self,
+        broker: "Broker",
+        context: RequestContext,
+        exchange: Exchange,
+        request: FetchRequest,
+        session: FetchSession | None,
+        uses_topic_ids: bool,
+    ) -> None:
+        self._broker = broker
+        self._context = context
+        self._exchange = exchange
+        self._request = request
+        self._session = session
+        self._incremental = session is not None
+        self._uses_topic_ids = uses_topic_ids
+        self._is_committed = request.isolation_level == _READ_COMMITTED
+        self._max_bytes = min(request.max_bytes, broker.fetch_max_bytes)
+        self._wanted = self._find()
+
+    def _find(self) -> list[_Wanted]:
+        find = self._broker.partitions.get_by_id if self._uses_topic_ids else self._broker.partitions.get
+        if self._session is not None:
+            return [
+                _Wanted(key, each.wanted, find(key[0], key[1]))  # type: ignore[arg-type]
+                for key, each in self._session.partitions.items()
+            ]
+        wanted: list[_Wanted] = []
+        for topic in self._request.topics:
+            name: TopicKey = topic.topic_id if self._uses_topic_ids else topic.name
+            for each in topic.partitions:
+                wanted.append(_Wanted((name, each.partition), each, find(name, each.partition)))  # type: ignore[arg-type]
+        return wanted
+
+    def start(self) -> None:
+        cold = self._read()
+        if cold is not None:
+            self._read_cold(cold, may_park=True)
+        else:
+            self._park_or_answer()
+
+    def _park_or_answer(self) -> None:
+        request = self._request
+        found = sum(each.slice.size for each in self._wanted if each.slice is not None)
+        if (
+            request.max_wait_ms <= 0
+            or found >= request.min_bytes
+            or not self._wanted
+            or any(each.answer is not None and _is_urgent(each.answer) for each in self._wanted)
+        ):
+            self._answer()
+            return
+        for each in self._wanted:
+            each.release()
+        Waiter(
+            self._broker.loop,
+            request.max_wait_ms / 1000,
+            [each.partition.watchers for each in self._wanted if each.partition is not None],
+            self._has_enough,
+            self._woken,
+        )
+
+    def _has_enough(self) -> bool:
+        """Whether it is worth reading again: an estimate by offsets where one byte is enough, else by reading."""
+        if self._exchange.connection.is_lost:
+            return True
+        for each in self._wanted:
+            partition = each.partition
+            if partition is None or partition.leader is None:
+                return True
+            if self._request.min_bytes <= 1 and self._upper_bound(partition) > each.wanted.fetch_offset:
+                return True
+        if self._request.min_bytes <= 1:
+            return False
+        cold = self._read()
+        if cold is not None:
+            cold[1].unpin()
+            return True
+        found = 0
+        urgent = False
+        for each in self._wanted:
+            found += 0 if each.slice is None else each.slice.size
+            urgent = urgent or (each.answer is not None and _is_urgent(each.answer))
+            each.release()
+        return urgent or found >= self._request.min_bytes
+
+    def _woken(self) -> None:
+        if self._exchange.connection.is_lost:
+            self._exchange.respond([])
+            return
+        cold = self._read()
+        if cold is not None:
+            self._read_cold(cold, may_park=False)
+        else:
+            self._answer()
+
+    # Reading
+
+    def _upper_bound(self, partition: Partition) -> int:
+        return partition.last_stable_offset if self._is_committed else partition.high_watermark
+
+    def _read(self, first: int = 0) -> tuple[int, ReadJob] | None:
+        """Reads every partition from the `first` on; the one that needs a thread, where there is one."""
+        used = sum(each.slice.size for each in self._wanted[:first] if each.slice is not None)
+        for at in range(first, len(self._wanted)):
+            each = self._wanted[at]
+            try:
+                step = self._begin(each, self._max_bytes - used, min_one=used == 0)
+                while isinstance(step, ReadJob):
+                    if not step.try_run():
+                        return at, step
+                    assert each.partition is not None
+                    step = each.partition.log.finish_read(step)
+                self._found(each, step)
+            except (RemoteError, StorageError) as error:
+                self._failed(each, error)
+            if each.slice is not None:
+                used += each.slice.size
+        return None
+
+    def _begin(self, each: _Wanted, room: int, min_one: bool) -> ReadJob | Slice:
+        partition = each.partition
+        wanted = each.wanted
+        if partition is None:
+            key, index = each.key
+            partitions = self._broker.partitions
+            partition = partitions.find_by_id(key, index) if isinstance(key, bytes) else partitions.find(key, index)
+            each.partition = partition
+        leader = partition.check_leader(wanted.current_leader_epoch)
+        upper_bound = self._upper_bound(partition)
+        answer = FetchPartitionResponse(wanted.partition, 0, partition.high_watermark)
+        answer.last_stable_offset = partition.last_stable_offset
+        answer.log_start_offset = partition.log.log_start
+        each.answer = answer
+        if wanted.last_fetched_epoch >= 0:
+            end = partition.log.end_offset_for(wanted.last_fetched_epoch)
+            if end.epoch < wanted.last_fetched_epoch or end.end_offset < wanted.fetch_offset:
+                answer.diverging_epoch = end.epoch
+                answer.diverging_end_offset = end.end_offset
+                upper_bound = partition.log.log_start
+                return partition.log.begin_read(upper_bound, 0, upper_bound)
+        assert leader is not None
+        return partition.log.begin_read(
+            wanted.fetch_offset, max(0, min(wanted.max_bytes, room)), upper_bound, min_one and self._max_bytes > 0
+        )
+
+    def _found(self, each: _Wanted, found: Slice) -> None:
+        answer = each.answer
+        assert answer is not None
+        assert each.partition is not None
+        each.slice = found
+        answer.records_size = found.size
+        answer.source = found
+        if self._is_committed:
+            aborted = each.partition.log.aborted_transactions_in(found, answer.last_stable_offset) if found.size else []
+            answer.aborted = [AbortedTransaction(one.producer_id, one.first_offset) for one in aborted]
+
+    def _failed(self, each: _Wanted, error: RemoteError | StorageError) -> None:
+        answer = FetchPartitionResponse(each.wanted.partition, int(error.code), _NO_OFFSET)
+        each.answer = answer
+        each.release()
+
+    def _read_cold(self, cold: tuple[int, ReadJob], may_park: bool) -> None:
+        """Lets a thread look up what is not in memory, then goes on with the partitions after it."""
+        at, job = cold
+
+        def done(future: "asyncio.Future[None]") -> None:
+            each = self._wanted[at]
+            partition = each.partition
+            assert partition is not None
+            error = future.exception()
+            try:
+                if error is not None:
+                    job.unpin()
+                    raise RemoteError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+                step = partition.log.finish_read(job)
+                while isinstance(step, ReadJob):
+                    if not step.try_run():
+                        self._read_cold((at, step), may_park)
+                        return
+                    step = partition.log.finish_read(step)
+                self._found(each, step)
+            except (RemoteError, StorageError) as failure:
+                self._failed(each, failure)
+            again = self._read(at + 1)
+            if again is not None:
+                self._read_cold(again, may_park)
+            elif may_park:
+                self._park_or_answer()
+            else:
+                self._answer()
+
+        self._broker.loop.run_in_executor(None, job.run).add_done_callback(done)
+
+    # Answering
+
+    def _answer(self) -> None:
+        context = self._context
+        session = self._session
+        if session is None:
+            session = self._broker.fetch_sessions.begin(self._request, self._uses_topic_ids)
+        topics: list[FetchTopicResponse] = []
+        last_key: TopicKey | None = None
+        for each in list(self._wanted):
+            answer = each.answer
+            assert answer is not None
+            if session is not None and not session.must_tell(each.key, answer) and self._incremental:
+                each.release()
+                continue
+            name = each.key[0]
+            if name != last_key:
+                last_key = name
+                topics.append(
+                    FetchTopicResponse("", name, [])
+                    if isinstance(name, bytes)
+                    else FetchTopicResponse(name, ZERO_UUID, [])
+                )
+            topics[-1].partitions.append(answer)
+        response = FetchResponse(topics, 0, 0 if session is None else session.session_id)
+        chunks: list[Chunk] = []
+        for piece in encode_fetch_response(response, context.api_version, context.correlation_id):
+            if isinstance(piece, bytes):
+                chunks.append(piece)
+            else:
+                assert isinstance(piece.source, Slice)
+                chunks.append(piece.source)
+        self._exchange.respond(chunks)
+
+
+def _is_urgent(answer: FetchPartitionResponse) -> bool:
+    """Errors and diverging logs are told at once."""
+    return answer.error_code != 0 or answer.diverging_epoch >= 0

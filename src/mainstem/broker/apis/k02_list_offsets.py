@@ -1,0 +1,94 @@
+"""ListOffsets (key 2), versions 1–11: offsets by timestamp or by kind.
+
+v2 asks by isolation level, v4 tells and checks leader epochs, v7 finds the largest timestamp, v8 the earliest local
+offset, v9 the last tiered one, v11 the first that waits for upload. Without tiering the local log is all there is, and
+nothing is tiered.
+"""
+
+from typing import TYPE_CHECKING
+
+from mainstem.broker.context import RequestContext
+from mainstem.broker.partition import Partition
+from mainstem.protocol.errors import ErrorCode, RemoteError
+from mainstem.protocol.messages.k02_list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from mainstem.storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from mainstem.broker.app import Broker
+
+API_KEY = 2
+MIN_VERSION = 1
+MAX_VERSION = 11
+
+_LATEST = -1
+_EARLIEST = -2
+_MAX_TIMESTAMP = -3
+_EARLIEST_LOCAL = -4
+_LATEST_TIERED = -5
+_EARLIEST_PENDING_UPLOAD = -6
+_SINCE = {_MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9, _EARLIEST_PENDING_UPLOAD: 11}
+_READ_COMMITTED = 1
+_CONSUMER = -1
+
+
+def handle(broker: "Broker", context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    seen: dict[tuple[str, int], int] = {}
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            key = (topic.name, wanted.partition_index)
+            seen[key] = seen.get(key, 0) + 1
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for wanted in topic.partitions:
+            try:
+                if seen[topic.name, wanted.partition_index] > 1:
+                    raise RemoteError(ErrorCode.INVALID_REQUEST, "a partition is asked for twice")
+                partition = broker.partitions.find(topic.name, wanted.partition_index)
+                answers.append(_find(partition, wanted, request, context.api_version))
+            except (RemoteError, StorageError) as error:
+                answers.append(
+                    ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=error.code)
+                )
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    return ListOffsetsResponse(topics=topics)
+
+
+def _find(
+    partition: Partition, wanted: ListOffsetsPartition, request: ListOffsetsRequest, version: int
+) -> ListOffsetsPartitionResponse:
+    timestamp = wanted.timestamp
+    if timestamp < 0 and (timestamp < _EARLIEST_PENDING_UPLOAD or version < _SINCE.get(timestamp, 1)):
+        raise RemoteError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} in v{version}")
+    partition.check_leader(wanted.current_leader_epoch)
+    log = partition.log
+    upper_bound = log.log_end
+    if request.replica_id == _CONSUMER:
+        upper_bound = (
+            partition.last_stable_offset if request.isolation_level == _READ_COMMITTED else partition.high_watermark
+        )
+    answer = ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=ErrorCode.NONE)
+    match timestamp:
+        case -1:  # latest
+            answer.offset = upper_bound
+            answer.leader_epoch = log.epochs.latest
+        case -2 | -4:  # earliest, earliest local
+            answer.offset = log.log_start
+            answer.leader_epoch = log.epoch_for(log.log_start)
+        case -5 | -6:  # tiered
+            pass
+        case _:
+            found = (
+                log.max_timestamp() if timestamp == _MAX_TIMESTAMP else log.offset_for_timestamp(timestamp, upper_bound)
+            )
+            if found is not None and found.offset < upper_bound:
+                answer.offset = found.offset
+                answer.timestamp = found.timestamp
+                answer.leader_epoch = found.leader_epoch
+    return answer

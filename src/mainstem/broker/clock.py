@@ -1,0 +1,14 @@
+"""Where the broker's time comes from, so that a simulated one can stand in."""
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970, as records carry them; may jump."""
+
+
+class SystemClock:
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000

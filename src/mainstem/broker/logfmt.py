@@ -1,0 +1,35 @@
+"""Log lines that a person can read and a machine can parse: logfmt on standard error.
+
+at=2026-11-15T10:00:00.123Z level=info topic=orders partitions=3 msg="created topic"
+"""
+
+import logging
+import time
+
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.:/+@[],")
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+def quoted(value: object) -> str:
+    text = str(value)
+    if text and _PLAIN.issuperset(text):
+        return text
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+    return f'"{escaped}"'
+
+
+class LogfmtFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        parts = [f"at={at}.{int(record.msecs):03d}Z", f"level={record.levelname.lower()}"]
+        parts += [f"{key}={quoted(value)}" for key, value in vars(record).items() if key not in _STANDARD]
+        parts.append(f"msg={quoted(record.getMessage())}")
+        if record.exc_info:
+            parts.append(f"error={quoted(self.formatException(record.exc_info))}")
+        return " ".join(parts)
+
+
+def log_to_stderr(level: int = logging.INFO) -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(LogfmtFormatter())
+    logging.basicConfig(level=level, handlers=[handler], force=True)

@@ -1,0 +1,238 @@
+"""One partition as this broker serves it: its log, its term of leadership, and those who wait for it.
+
+- What was appended is visible, and acknowledged, once the high watermark has passed it. Where the topic asks for an
+  fsync first (`flush.messages`), the leader's own end counts only when that is done.
+- One flush of a log runs at a time, in a thread; what was appended meanwhile is covered by the next.
+- A failed write or fsync is reported once, to `on_failure`, which takes the directory offline; after that the
+  partition answers KAFKA_STORAGE_ERROR.
+"""
+
+import asyncio
+from collections.abc import Callable
+from heapq import heappop, heappush
+
+from mainstem.broker.clock import Clock
+from mainstem.broker.purgatory import Watchers
+from mainstem.core.log.append_result import AppendResult
+from mainstem.core.log.producers import Origin
+from mainstem.core.replication.leader import LeaderState
+from mainstem.protocol.errors import ErrorCode, RemoteError
+from mainstem.storage.errors import StorageError
+from mainstem.storage.flushing import FlushJob
+from mainstem.storage.log import Log
+
+Committed = Callable[[ErrorCode], None]
+
+
+class Partition:
+    __slots__ = (
+        "_clock",
+        "_committing",
+        "_flushing",
+        "_loop",
+        "_moved",
+        "_on_failure",
+        "_order",
+        "index",
+        "leader",
+        "log",
+        "topic",
+        "topic_id",
+        "watchers",
+    )
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        topic: str,
+        topic_id: bytes,
+        index: int,
+        log: Log,
+        on_failure: Callable[["Partition", StorageError], None],
+    ) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = index
+        self.log = log
+        self.leader: LeaderState | None = None
+        self.watchers = Watchers()
+        """Requests that wait for the high watermark or the last stable offset to move."""
+        self._loop = loop
+        self._clock = clock
+        self._on_failure = on_failure
+        self._committing: list[tuple[int, int, Committed]] = []
+        self._order = 0
+        self._flushing = False
+        self._moved = False
+
+    def __repr__(self) -> str:
+        return f"{self.topic}-{self.index}"
+
+    # Leadership
+
+    def lead(
+        self, node_id: int, epoch: int, replicas: tuple[int, ...], in_sync: tuple[int, ...], min_in_sync: int
+    ) -> None:
+        """Begins a term. The epoch is noted before its first batch (KAFKA-7415)."""
+        self.log.assign_epoch(epoch)
+        self.leader = LeaderState(
+            node_id,
+            epoch,
+            replicas,
+            in_sync,
+            min_in_sync=min_in_sync,
+            log_end=self.log.log_end,
+            high_watermark=self.log.high_watermark,
+        )
+        self._wrote()
+        self.notify()
+
+    def resign(self, code: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
+        """Ends the term: whoever waits is told, and may look elsewhere."""
+        self.leader = None
+        committing, self._committing = self._committing, []
+        for _, _, callback in committing:
+            callback(code)
+        self._moved = True
+        self.notify()
+
+    def check_leader(self, current_epoch: int = -1) -> LeaderState:
+        """The term in progress; RemoteError where there is none or the client knows another epoch."""
+        leader = self.leader
+        if leader is None:
+            raise self._no_leader()
+        if current_epoch >= 0 and current_epoch != leader.epoch:
+            code = ErrorCode.FENCED_LEADER_EPOCH if current_epoch < leader.epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
+            raise RemoteError(code, f"{self} is led in epoch {leader.epoch}, not {current_epoch}")
+        return leader
+
+    def _no_leader(self) -> RemoteError:
+        if self.log.failure is not None:
+            return RemoteError(ErrorCode.KAFKA_STORAGE_ERROR, str(self.log.failure))
+        return RemoteError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self} is not led here")
+
+    @property
+    def high_watermark(self) -> int:
+        return self.log.high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        return self.log.last_stable_offset
+
+    # Appending
+
+    def append(
+        self,
+        buffer: bytes,
+        start: int,
+        end: int,
+        *,
+        all_in_sync: bool = True,
+        origin: Origin = Origin.CLIENT,
+        transaction_version: int = 0,
+    ) -> AppendResult:
+        """Appends one batch. RemoteError where it may not be. `notify` is the caller's to call, once it is done."""
+        leader = self.leader
+        if leader is None:
+            raise self._no_leader()
+        if all_in_sync and not leader.has_enough_in_sync:
+            raise RemoteError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self} has {len(leader.in_sync)} replicas in sync, {leader.effective_min_in_sync} are needed",
+            )
+        try:
+            result = self.log.append_as_leader(
+                buffer, start, end, leader.epoch, self._clock.wall_ms(), origin, transaction_version
+            )
+        except StorageError as error:
+            raise self._failed(error) from error
+        if not result.is_duplicate:
+            self._wrote()
+        return result
+
+    def _wrote(self) -> None:
+        log = self.log
+        leader = self.leader
+        if log.flushes_before_ack:
+            self._flush()
+            return
+        if leader is not None and leader.wrote(log.log_end):
+            self._advance(leader.high_watermark)
+        if log.has_unflushed_roll:
+            self._flush(rolled_only=True)
+
+    def _advance(self, high_watermark: int) -> None:
+        self.log.update_high_watermark(high_watermark)
+        self._moved = True
+
+    def notify(self) -> None:
+        """Tells those who wait that the high watermark has moved, if it has."""
+        if not self._moved:
+            return
+        self._moved = False
+        committing = self._committing
+        high_watermark = self.log.high_watermark
+        while committing and committing[0][0] <= high_watermark:
+            heappop(committing)[2](ErrorCode.NONE)
+        self.watchers.wake()
+
+    def when_committed(self, end_offset: int, callback: Committed) -> None:
+        """Calls back once everything below `end_offset` is committed, or will not be; at once where it is."""
+        if self.leader is None:
+            callback(self._no_leader().code)
+        elif self.log.high_watermark >= end_offset:
+            callback(ErrorCode.NONE)
+        else:
+            self._order += 1
+            heappush(self._committing, (end_offset, self._order, callback))
+
+    def config_changed(self, min_in_sync: int) -> None:
+        """The topic's settings are others now; the log has them already."""
+        leader = self.leader
+        if leader is not None and leader.set_min_in_sync(min_in_sync):
+            self._advance(leader.high_watermark)
+            self.notify()
+
+    # Making durable
+
+    def flush_if_due(self) -> None:
+        """For the periodic check of `flush.ms`."""
+        if self.leader is not None and self.log.needs_flush(self._clock.wall_ms()):
+            self._flush()
+
+    def _flush(self, rolled_only: bool = False) -> None:
+        if self._flushing or self.log.failure is not None:
+            return
+        try:
+            job = self.log.begin_flush(self._clock.wall_ms(), rolled_only)
+        except StorageError as error:
+            self._failed(error)
+            return
+        self._flushing = True
+        self._loop.run_in_executor(None, job.run).add_done_callback(lambda future: self._flushed(job))
+
+    def _flushed(self, job: FlushJob) -> None:
+        self._flushing = False
+        log = self.log
+        if log.is_closed:
+            job.finish()
+            return
+        try:
+            log.finish_flush(job)
+        except StorageError as error:
+            self._failed(error)
+            return
+        leader = self.leader
+        if log.flushes_before_ack:
+            # More came meanwhile: it waits for a flush of its own, what is durable now does not.
+            if leader is not None and leader.wrote(log.recovery_point):
+                self._advance(leader.high_watermark)
+            self._flush()
+        else:
+            self._wrote()
+        self.notify()
+
+    def _failed(self, error: StorageError) -> RemoteError:
+        self._on_failure(self, error)
+        return RemoteError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))

@@ -1,0 +1,245 @@
+"""The partitions this broker has, kept as the committed metadata says.
+
+- A change of metadata arrives as an `ImageDelta`; partitions are created, led, reconfigured and deleted from it.
+- A folder that the metadata does not know, or knows under another topic id, is set aside as stray before anything
+  of the same name is created (KAFKA-12257).
+- A directory that fails takes its partitions offline; they answer KAFKA_STORAGE_ERROR.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator, Mapping
+from random import Random
+
+from mainstem.broker.clock import Clock
+from mainstem.broker.partition import Partition
+from mainstem.core.controller.image import TOPIC, ClusterImage, ImageDelta
+from mainstem.core.controller.states import PartitionState, TopicState
+from mainstem.core.log.config import LogConfig, parse_log_config, server_defaults
+from mainstem.protocol.errors import ErrorCode, RemoteError
+from mainstem.storage.errors import StorageError
+from mainstem.storage.fs import FileSystem
+from mainstem.storage.log import Log
+from mainstem.storage.log_directory import LogDirectory
+from mainstem.storage.log_dirs import LogDirs, LogPlace
+from mainstem.storage.open_files import OpenFiles
+from mainstem.storage.recovery import open_log
+
+log = logging.getLogger(__name__)
+
+Key = tuple[str, int]
+
+
+class Partitions:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        fs: FileSystem,
+        clock: Clock,
+        rng: Random,
+        *,
+        node_id: int,
+        cluster_id: str,
+        log_dirs: tuple[str, ...],
+        settings: Mapping[str, str],
+        open_files_max: int,
+        producer_expiration_ms: int,
+    ) -> None:
+        self.image = ClusterImage()
+        """The metadata that the partitions have been brought in line with."""
+        self._loop = loop
+        self._clock = clock
+        self._rng = rng
+        self._node_id = node_id
+        self._files = OpenFiles(fs, open_files_max)
+        self._defaults = server_defaults(settings)
+        self._producer_expiration_ms = producer_expiration_ms
+        self._partitions: dict[Key, Partition] = {}
+        self._by_id: dict[tuple[bytes, int], Partition] = {}
+        self.dirs: LogDirs[Log] = LogDirs(fs, rng, log_dirs, cluster_id, node_id, self._open)
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(list(self._partitions.values()))
+
+    # Finding
+
+    def get(self, topic: str, index: int) -> Partition | None:
+        return self._partitions.get((topic, index))
+
+    def get_by_id(self, topic_id: bytes, index: int) -> Partition | None:
+        return self._by_id.get((topic_id, index))
+
+    def find(self, topic: str, index: int) -> Partition:
+        """The partition, or a RemoteError that says why it is not here."""
+        partition = self._partitions.get((topic, index))
+        if partition is None:
+            raise self._why_missing(self.image.topics.get(topic), index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return partition
+
+    def find_by_id(self, topic_id: bytes, index: int) -> Partition:
+        partition = self._by_id.get((topic_id, index))
+        if partition is None:
+            raise self._why_missing(self.image.topics_by_id.get(topic_id), index, ErrorCode.UNKNOWN_TOPIC_ID)
+        return partition
+
+    def _why_missing(self, topic: TopicState | None, index: int, unknown: ErrorCode) -> RemoteError:
+        if topic is None:
+            return RemoteError(unknown, "there is no such topic")
+        state = topic.partitions.get(index)
+        if state is None:
+            return RemoteError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic.name} has no partition {index}")
+        if self._node_id not in state.replicas:
+            return RemoteError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic.name}-{index} is on another broker")
+        if (topic.name, index) in self.dirs.failed_logs or self.dirs.any_offline:
+            return RemoteError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {topic.name}-{index} is offline")
+        return RemoteError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic.name}-{index} is being opened")
+
+    # Settings
+
+    def log_config(self, topic: str) -> LogConfig:
+        return parse_log_config(self.image.config(TOPIC, topic), self._defaults)
+
+    def _open(self, place: LogPlace) -> Log:
+        return open_log(
+            self._files,
+            place.folder,
+            self.log_config(place.topic),
+            self._clock.wall_ms(),
+            place.log_start,
+            place.recovery_point,
+            place.high_watermark,
+            place.clean,
+            self._producer_expiration_ms,
+            self._rng.randrange,
+        )
+
+    # Start
+
+    async def load(self, image: ClusterImage) -> None:
+        """Opens every log that is there, in slices, and sets aside what the metadata does not know."""
+        self.image = image
+        for count, _ in enumerate(self.dirs.load(self._clock.wall_ms())):
+            if count % 16 == 15:
+                await asyncio.sleep(0)
+        for topic, index in list(self.dirs.logs):
+            state = image.topics.get(topic)
+            known = state is not None and index in state.partitions
+            if not known or (state is not None and self.dirs.topic_id(topic, index) != state.topic_id):
+                log.warning(
+                    "set aside a folder that the metadata does not know", extra={"partition": f"{topic}-{index}"}
+                )
+                self.dirs.set_stray(topic, index)
+        for (topic, index), reason in self.dirs.failed_logs.items():
+            log.error("a log is offline: %s", reason, extra={"partition": f"{topic}-{index}"})
+
+    # Following the metadata
+
+    async def apply(self, image: ClusterImage, delta: ImageDelta) -> None:
+        """Brings the partitions in line with `image`, of which `delta` says what changed."""
+        self.image = image
+        for topic_state in delta.removed_topics.values():
+            for index in topic_state.partitions:
+                self._delete(topic_state.name, topic_state.topic_id, index)
+        for count, (topic_id, index) in enumerate(delta.partitions):
+            found = image.topics_by_id.get(topic_id)
+            if found is not None and index in found.partitions:
+                self._apply_partition(found, index, found.partitions[index])
+            if count % 16 == 15:
+                await asyncio.sleep(0)
+        for resource_type, name in delta.configs:
+            if resource_type == TOPIC:
+                self._reconfigure(name)
+
+    def _apply_partition(self, topic: TopicState, index: int, state: PartitionState) -> None:
+        key = (topic.name, index)
+        partition = self._partitions.get(key)
+        if self._node_id not in state.replicas:
+            if partition is not None:
+                self._delete(topic.name, topic.topic_id, index)
+            return
+        if partition is None:
+            partition = self._create(topic, index, state)
+            if partition is None:
+                return
+        if state.leader != self._node_id:
+            if partition.leader is not None:
+                partition.resign()
+        elif partition.leader is None or partition.leader.epoch != state.leader_epoch:
+            partition.lead(
+                self._node_id,
+                state.leader_epoch,
+                state.replicas,
+                state.isr,
+                self.log_config(topic.name).min_insync_replicas,
+            )
+
+    def _create(self, topic: TopicState, index: int, state: PartitionState) -> Partition | None:
+        key = (topic.name, index)
+        opened = self.dirs.logs.get(key)
+        if opened is None:
+            if key in self.dirs.failed_logs:
+                return None
+            try:
+                opened = self.dirs.create(topic.name, index, topic.topic_id, is_new=state.partition_epoch == 0)
+            except StorageError as error:
+                log.error("cannot keep a partition: %s", error, extra={"partition": f"{topic.name}-{index}"})
+                return None
+        partition = Partition(self._loop, self._clock, topic.name, topic.topic_id, index, opened, self.log_failed)
+        self._partitions[key] = partition
+        self._by_id[topic.topic_id, index] = partition
+        return partition
+
+    def _delete(self, topic: str, topic_id: bytes, index: int) -> None:
+        partition = self._partitions.pop((topic, index), None)
+        self._by_id.pop((topic_id, index), None)
+        if partition is not None:
+            partition.resign(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if self.dirs.directory_of(topic, index) is not None:
+            try:
+                self.dirs.delete(topic, index, self._clock.wall_ms())
+            except StorageError as error:
+                log.error("cannot delete a partition: %s", error, extra={"partition": f"{topic}-{index}"})
+
+    def _reconfigure(self, topic: str) -> None:
+        state = self.image.topics.get(topic)
+        if state is None:
+            return
+        config = self.log_config(topic)
+        for index in state.partitions:
+            partition = self._partitions.get((topic, index))
+            if partition is not None:
+                partition.log.config = config
+                partition.config_changed(config.min_insync_replicas)
+
+    # Failing
+
+    def log_failed(self, partition: Partition, error: StorageError) -> None:
+        """The disk under a partition failed: its whole directory goes (D5)."""
+        directory = self.dirs.directory_of(partition.topic, partition.index)
+        if directory is not None:
+            cause = error.__cause__ if isinstance(error.__cause__, OSError) else OSError(str(error))
+            self.directory_failed(directory, cause)
+
+    def directory_failed(self, directory: LogDirectory, error: OSError) -> None:
+        """Nothing more is read from or written to the directory, and everyone on it learns."""
+        if directory.offline is not None:
+            return
+        log.error("a log directory is offline: %s", error, extra={"directory": directory.path})
+        for key in self.dirs.take_offline(directory, error):
+            gone = self._partitions.pop(key, None)
+            if gone is not None:
+                self._by_id.pop((gone.topic_id, gone.index), None)
+                gone.resign(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    # Stop
+
+    def close(self, broker_epoch: int) -> None:
+        """The clean stop. Blocks."""
+        for partition in self:
+            partition.resign()
+        self._partitions.clear()
+        self._by_id.clear()
+        self.dirs.close(broker_epoch, self._clock.wall_ms())

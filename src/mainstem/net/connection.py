@@ -1,0 +1,366 @@
+"""One client's connection: frames in, responses out, in the order the requests came.
+
+- Requests are handed to the handler in order; each gets an `Exchange` that may be answered at once or later.
+  Responses leave in the order of the requests, whatever the order in which they were answered.
+- What a connection holds is bounded: past `max_in_flight` unanswered requests, or while the peer does not read what
+  was answered, nothing more is read from it. Nobody else waits for it.
+- A response is a list of chunks: bytes, and slices of files. A large slice of a file goes out by `sendfile` when
+  the loop's transport has nothing of its own to send first; else, and where there is no descriptor, it is read in
+  pieces. A slice that is not in memory is read by a thread first, so that a slow disk never blocks the loop.
+"""
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol, cast
+
+from mainstem.net.receive import FrameReceiver, SharedBuffer
+from mainstem.protocol.errors import RemoteError
+
+_SENDFILE_FROM_BYTES = 32 << 10
+"""Below this, one read and a joined write cost less than a system call of its own for the slice."""
+_PIECE_BYTES = 128 << 10
+"""How much of a slice is handed to the transport when the socket is full, to learn when it has room again."""
+
+
+class FileSlice(Protocol):
+    """Bytes of a file, as storage hands them out. Held open until `release`."""
+
+    @property
+    def position(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    def descriptor(self) -> int: ...
+    def read(self, at: int, size: int) -> bytes:
+        """`size` bytes from `at` within the slice. May block."""
+
+    def read_cached(self, at: int, size: int) -> bytes | None:
+        """The same, or None where it would block."""
+
+    def release(self) -> None: ...
+
+
+Chunk = bytes | FileSlice
+
+
+class Exchange:
+    """One request, and the place of its response in the connection's order."""
+
+    __slots__ = ("chunks", "connection", "frame", "is_last")
+
+    def __init__(self, connection: "Connection", frame: bytes) -> None:
+        self.connection = connection
+        self.frame = frame
+        self.chunks: list[Chunk] | None = None
+        self.is_last = False
+
+    def respond(self, chunks: list[Chunk]) -> None:
+        """Answers: the chunks make the whole frame, its size prefix included. An empty list answers nothing."""
+        assert self.chunks is None, "a request is answered once"
+        self.chunks = chunks
+        self.connection.answered(self)
+
+    def close(self) -> None:
+        """Ends the connection when all earlier requests have been answered, this one without an answer."""
+        self.is_last = True
+        self.respond([])
+
+
+Handler = Callable[[Exchange], None]
+
+
+class Connection(asyncio.BufferedProtocol):
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        handler: Handler,
+        shared: SharedBuffer,
+        *,
+        listener_name: str,
+        max_frame_bytes: int,
+        max_in_flight: int = 16,
+        on_lost: Callable[["Connection"], None] = lambda connection: None,
+    ) -> None:
+        self.listener_name = listener_name
+        self.peer = ""
+        self.local = ""
+        self._loop = loop
+        self._handler = handler
+        self._receiver = FrameReceiver(shared, max_frame_bytes)
+        self._max_in_flight = max_in_flight
+        self._on_lost = on_lost
+        self._transport: asyncio.Transport | None = None
+        self._descriptor = -1
+        self._waiting: deque[bytes] = deque()
+        """Frames received past the bound on requests in flight; reading is paused while there are any."""
+        self._exchanges: deque[Exchange] = deque()
+        self._outgoing: deque[Chunk] = deque()
+        """Chunks of responses whose turn has come."""
+        self._slice_sent = 0
+        """How much of the slice at the head of `_outgoing` is out."""
+        self._transport_full = False
+        self._warming = False
+        self._corked = False
+        self._closing = False
+        self.data: object = None
+        """What the layer above keeps with this connection."""
+
+    # What the loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport = cast(asyncio.Transport, transport)  # uvloop's do not inherit from asyncio's
+        self._transport = transport
+        # Every byte the transport holds back is one it tells us about: sendfile must not overtake it.
+        transport.set_write_buffer_limits(high=0)
+        self.peer = _address(transport.get_extra_info("peername"))
+        self.local = _address(transport.get_extra_info("sockname"))
+        socket = transport.get_extra_info("socket")
+        if socket is not None and transport.get_extra_info("ssl_object") is None:
+            self._descriptor = socket.fileno()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._receiver.buffer()
+
+    def buffer_updated(self, count: int) -> None:
+        try:
+            frames = self._receiver.received(count)
+        except RemoteError:
+            self.abort()
+            return
+        self._corked = True
+        for frame in frames:
+            self._take(frame)
+        self._corked = False
+        self._pump()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        self._descriptor = -1
+        self._closing = True
+        self._waiting.clear()
+        if self._warming:
+            self._outgoing.popleft()  # a thread is reading from it and lets go of it afterwards
+        for chunk in self._outgoing:
+            if not isinstance(chunk, bytes):
+                chunk.release()
+        self._outgoing.clear()
+        for exchange in self._exchanges:
+            _release(exchange)
+        self._on_lost(self)
+
+    def pause_writing(self) -> None:
+        self._transport_full = True
+
+    def resume_writing(self) -> None:
+        self._transport_full = False
+        self._pump()
+
+    # What the layer above calls
+
+    @property
+    def is_lost(self) -> bool:
+        return self._transport is None
+
+    def abort(self) -> None:
+        """Drops the connection now, with whatever it still had to send."""
+        self._closing = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def answered(self, exchange: Exchange) -> None:
+        if self._transport is None:
+            _release(exchange)
+        elif self._exchanges and exchange is self._exchanges[0]:
+            if not self._corked:
+                self._pump()
+        elif self._closing:
+            _release(exchange)
+
+    # In
+
+    def _take(self, frame: bytes) -> None:
+        if self._closing:
+            return
+        if self._waiting or len(self._exchanges) >= self._max_in_flight:
+            if not self._waiting:
+                self._pause_reading()
+            self._waiting.append(frame)
+            return
+        exchange = Exchange(self, frame)
+        self._exchanges.append(exchange)
+        self._handler(exchange)
+
+    def _take_waiting(self) -> None:
+        while self._waiting and len(self._exchanges) < self._max_in_flight and not self._closing:
+            exchange = Exchange(self, self._waiting.popleft())
+            self._exchanges.append(exchange)
+            self._handler(exchange)
+        if not self._waiting and not self._closing and self._transport is not None:
+            self._transport.resume_reading()
+
+    def _pause_reading(self) -> None:
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    # Out
+
+    def _pump(self) -> None:
+        """Sends what can be sent, then takes up requests that waited for room."""
+        while True:
+            self._send()
+            if self._outgoing or self._transport_full:
+                return  # answers the peer does not read yet stay counted as requests in flight
+            if self._exchanges and self._exchanges[0].chunks is not None:
+                self._collect()
+                continue
+            if not self._waiting or self._corked or len(self._exchanges) >= self._max_in_flight:
+                return
+            self._corked = True
+            self._take_waiting()
+            self._corked = False
+
+    def _collect(self) -> None:
+        """Moves the responses whose turn has come behind one another."""
+        exchanges = self._exchanges
+        while exchanges and exchanges[0].chunks is not None:
+            exchange = exchanges.popleft()
+            assert exchange.chunks is not None
+            self._outgoing.extend(exchange.chunks)
+            if exchange.is_last:
+                self._closing = True
+                for later in exchanges:
+                    _release(later)
+                exchanges.clear()
+
+    def _send(self) -> None:
+        outgoing = self._outgoing
+        while outgoing and not self._transport_full and not self._warming and self._transport is not None:
+            head = outgoing[0]
+            if isinstance(head, bytes):
+                self._send_bytes()
+            elif self._descriptor >= 0 and head.descriptor() >= 0 and head.size >= _SENDFILE_FROM_BYTES:
+                self._send_file(head)
+            else:
+                self._send_piece(head)
+        if self._closing and not outgoing and self._transport is not None:
+            self._transport.close()
+
+    def _send_bytes(self) -> None:
+        """Joins the bytes at the head, small slices of files among them, into one write."""
+        outgoing = self._outgoing
+        parts: list[bytes] = []
+        while outgoing:
+            head = outgoing[0]
+            if isinstance(head, bytes):
+                parts.append(head)
+            elif head.size < _SENDFILE_FROM_BYTES:
+                data = head.read_cached(0, head.size)
+                if data is None:
+                    break
+                parts.append(data)
+                head.release()
+            else:
+                break
+            outgoing.popleft()
+        self._write(parts[0] if len(parts) == 1 else b"".join(parts))
+
+    def _write(self, data: bytes) -> None:
+        assert self._transport is not None
+        if self._descriptor >= 0:
+            # Straight to the socket: uvloop would keep it until the end of the turn.
+            try:
+                sent = os.write(self._descriptor, data)
+            except BlockingIOError:
+                sent = 0
+            except OSError:
+                self.abort()
+                return
+            if sent == len(data):
+                return
+            self._transport.write(memoryview(data)[sent:])
+        else:
+            self._transport.write(data)
+
+    def _send_file(self, piece: FileSlice) -> None:
+        while self._slice_sent < piece.size:
+            if piece.read_cached(self._slice_sent, 1) is None:
+                self._warm(piece)
+                return
+            try:
+                sent = os.sendfile(
+                    self._descriptor,
+                    piece.descriptor(),
+                    piece.position + self._slice_sent,
+                    min(piece.size - self._slice_sent, 1 << 20),
+                )
+            except BlockingIOError:
+                self._send_piece(piece)
+                return
+            except OSError:
+                self.abort()
+                return
+            if sent == 0:  # the file was cut after the slice was taken: the response cannot be completed
+                self.abort()
+                return
+            self._slice_sent += sent
+        self._slice_done(piece)
+
+    def _send_piece(self, piece: FileSlice) -> None:
+        """Reads a little of a slice and leaves it to the transport, which tells when there is room again."""
+        assert self._transport is not None
+        data = piece.read_cached(self._slice_sent, min(_PIECE_BYTES, piece.size - self._slice_sent))
+        if data is None:
+            self._warm(piece)
+            return
+        if not data:  # the file was cut after the slice was taken
+            self.abort()
+            return
+        self._slice_sent += len(data)
+        if self._slice_sent == piece.size:
+            self._slice_done(piece)
+        self._transport.write(data)
+
+    def _slice_done(self, piece: FileSlice) -> None:
+        self._outgoing.popleft()
+        self._slice_sent = 0
+        piece.release()
+
+    def _warm(self, piece: FileSlice) -> None:
+        """Has a thread read what is not in memory; sending goes on when it is."""
+        self._warming = True
+        start = self._slice_sent
+        size = min(piece.size - start, 1 << 20)
+        reading = self._loop.run_in_executor(None, piece.read, start, size)
+
+        def done(future: "asyncio.Future[bytes]") -> None:
+            self._warming = False
+            if self._transport is None:
+                piece.release()
+            elif future.cancelled() or future.exception() is not None or not future.result():
+                self.abort()
+            else:
+                # The page may be gone again under memory pressure: send what was read, so that we move on.
+                data = future.result()
+                self._slice_sent += len(data)
+                if self._slice_sent == piece.size:
+                    self._slice_done(piece)
+                self._write(data)
+                self._pump()
+
+        reading.add_done_callback(done)
+
+
+def _release(exchange: Exchange) -> None:
+    for chunk in exchange.chunks or ():
+        if not isinstance(chunk, bytes):
+            chunk.release()
+
+
+def _address(name: object) -> str:
+    if isinstance(name, tuple) and len(name) >= 2:
+        return f"{name[0]}:{name[1]}"
+    return str(name or "")

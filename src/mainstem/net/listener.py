@@ -1,0 +1,88 @@
+"""A listening socket and the connections that came through it."""
+
+import asyncio
+import socket
+
+from mainstem.net.connection import Connection, Handler
+from mainstem.net.receive import SharedBuffer
+
+
+class Listener:
+    """Accepts on one address. Connections live in a dict, so that closing them is in the order they came (B4)."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        name: str,
+        handler: Handler,
+        shared: SharedBuffer,
+        *,
+        max_frame_bytes: int,
+        max_connections: int = 1 << 31,
+    ) -> None:
+        self.name = name
+        self.port = 0
+        self._loop = loop
+        self._handler = handler
+        self._shared = shared
+        self._max_frame_bytes = max_frame_bytes
+        self._max_connections = max_connections
+        self._connections: dict[Connection, None] = {}
+        self._server: asyncio.AbstractServer | None = None
+
+    async def open(self, host: str, port: int) -> None:
+        """Binds; port 0 takes a free one, which `port` then says."""
+        self._server = await self._loop.create_server(
+            self._accept, host or None, port, backlog=1024, reuse_address=True, start_serving=False
+        )
+        sockets = getattr(self._server, "sockets", ())
+        self.port = sockets[0].getsockname()[1] if sockets else port
+
+    async def serve(self) -> None:
+        assert self._server is not None, "a listener is opened before it serves"
+        await self._server.start_serving()
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    def close(self) -> None:
+        """Stops accepting and drops every connection."""
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._connections):
+            connection.abort()
+
+    def _accept(self) -> Connection:
+        connection = _Accepted(self)
+        self._connections[connection] = None
+        if len(self._connections) > self._max_connections:
+            connection.refuse()
+        return connection
+
+    def _lost(self, connection: Connection) -> None:
+        self._connections.pop(connection, None)
+
+
+class _Accepted(Connection):
+    def __init__(self, listener: Listener) -> None:
+        super().__init__(
+            listener._loop,
+            listener._handler,
+            listener._shared,
+            listener_name=listener.name,
+            max_frame_bytes=listener._max_frame_bytes,
+            on_lost=listener._lost,
+        )
+        self._refused = False
+
+    def refuse(self) -> None:
+        self._refused = True
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        opened = transport.get_extra_info("socket")
+        if opened is not None and opened.family in (socket.AF_INET, socket.AF_INET6):
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._refused:
+            self.abort()

@@ -1,0 +1,84 @@
+"""A node's settings: Kafka's own file is read, and a mistake is one sentence that helps."""
+
+import pytest
+
+from mainstem.broker.config import EFFECTIVE, BrokerConfig, ConfigError, Endpoint
+from mainstem.broker.settings import INTERNAL_SETTINGS, SETTINGS
+from mainstem.storage.properties import parse_properties
+
+MINIMAL = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "listeners": "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
+    "controller.listener.names": "CONTROLLER",
+    "log.dirs": "/data/a, /data/b",
+}
+
+
+def test_kafkas_own_file_is_read() -> None:
+    config = BrokerConfig(MINIMAL | {"num.partitions": "3"})
+    assert config.node_id == 1
+    assert config.log_dirs == ("/data/a", "/data/b")
+    assert config.metadata_dir == "/data/a"
+    assert config.client_listeners == (Endpoint("PLAINTEXT", "127.0.0.1", 9092),)
+    assert config.controller_endpoint == Endpoint("CONTROLLER", "127.0.0.1", 9093)
+    assert config.get_int("num.partitions") == 3
+    assert config.get_int("log.segment.bytes") == 1 << 30
+    assert config.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"num.partitions": "many"}, "num.partitions is 'many'; it must be a whole number"),
+        ({"auto.create.topics.enable": "yes"}, "it must be true or false"),
+        ({"listeners": "PLAINTEXT:127.0.0.1:9092"}, "a listener is written NAME://host:port"),
+        ({"listeners": "CONTROLLER://127.0.0.1:9093"}, "listeners has none for clients"),
+        ({"listeners": "A://h:1,CONTROLLER://h:1"}, "gives port 1 to both A and CONTROLLER"),
+        ({"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"}, "give the address by which they reach this node"),
+        ({"node.id": "-1"}, "node.id is -1; it must be 0 or above"),
+        ({"process.roles": "broker"}, "process.roles is 'broker'"),
+        ({"log.dirs": ""}, "log.dirs is empty"),
+        ({"authorizer.class.name": "x.Y"}, "authorization is not built yet"),
+        ({"listeners": "SASL_SSL://h:1,CONTROLLER://h:2"}, "SASL_SSL"),
+        ({"listener.security.protocol.map": "PLAINTEXT:SSL,CONTROLLER:PLAINTEXT"}, "the protocol SSL"),
+    ],
+)
+def test_an_invalid_setting_is_one_sentence_that_names_key_value_and_what_is_allowed(
+    change: dict[str, str], sentence: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        BrokerConfig(MINIMAL | change)
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_known_setting_without_effect_and_an_unknown_one_are_a_warning_each() -> None:
+    config = BrokerConfig(MINIMAL | {"num.io.threads": "8", "num.partitons": "3"})
+    assert config.warnings == (
+        "num.io.threads is a setting of Kafka's that has no effect here",
+        "num.partitons is not a setting; did you mean num.partitions?",
+    )
+
+
+def test_every_setting_has_a_default_of_its_type() -> None:
+    for setting in SETTINGS.values():
+        if setting.default is not None and setting.kind in ("int", "long", "short"):
+            int(setting.default)
+
+
+def test_properties_are_read_as_java_reads_them() -> None:
+    text = "# c\n! c\na=1\n b : 2\nc 3\nlong=x,\\\n    y\nempty=\nesc\\=aped=\\u0041\\tb\\\\\na=4\nkey\n"
+    assert parse_properties(text) == {
+        "a": "4",
+        "b": "2",
+        "c": "3",
+        "long": "x,y",
+        "empty": "",
+        "esc=aped": "A\tb\\",
+        "key": "",
+    }
+
+
+def test_every_setting_with_an_effect_is_one_that_kafka_has() -> None:
+    assert set(SETTINGS) | set(INTERNAL_SETTINGS) >= EFFECTIVE

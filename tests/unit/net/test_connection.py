@@ -1,0 +1,238 @@
+"""Connections over real sockets: order, bounds, and slices of files, under both event loops."""
+
+import asyncio
+import os
+import struct
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from mainstem.net.connection import Exchange
+from mainstem.net.listener import Listener
+from mainstem.net.receive import FrameReceiver, SharedBuffer
+from mainstem.protocol.errors import RemoteError
+
+Scenario = Callable[[Callable[[Exchange], None]], Coroutine[Any, Any, "Peer"]]
+
+
+class Peer:
+    """A plain client: writes frames, reads frames."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, listener: Listener) -> None:
+        self.reader, self.writer, self.listener = reader, writer, listener
+
+    def send(self, *frames: bytes) -> None:
+        self.writer.write(b"".join(struct.pack(">i", len(frame)) + frame for frame in frames))
+
+    async def receive(self) -> bytes:
+        (size,) = struct.unpack(">i", await self.reader.readexactly(4))
+        return await self.reader.readexactly(size)
+
+
+async def connect(handler: Callable[[Exchange], None], **limits: int) -> Peer:
+    loop = asyncio.get_running_loop()
+    listener = Listener(
+        loop, "PLAINTEXT", handler, SharedBuffer(), max_frame_bytes=limits.get("max_frame_bytes", 1 << 20)
+    )
+    await listener.open("127.0.0.1", 0)
+    await listener.serve()
+    reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+    return Peer(reader, writer, listener)
+
+
+def framed(data: bytes) -> bytes:
+    return struct.pack(">i", len(data)) + data
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Callable[[Coroutine[Any, Any, None]], None]:
+    factory = uvloop.new_event_loop if request.param == "uvloop" else asyncio.new_event_loop
+
+    def runner(scenario: Coroutine[Any, Any, None]) -> None:
+        with asyncio.Runner(loop_factory=factory) as started:
+            started.run(asyncio.wait_for(scenario, 20))
+
+    return runner
+
+
+class Slice:
+    """A slice of a real file; `cold_reads` says how many look-ups find nothing in memory."""
+
+    def __init__(self, path: Path, position: int, size: int, cold_reads: int = 0) -> None:
+        self.position, self.size = position, size
+        self._descriptor = os.open(path, os.O_RDONLY)
+        self._cold_reads = cold_reads
+        self.released = 0
+
+    def descriptor(self) -> int:
+        return self._descriptor
+
+    def read(self, at: int, size: int) -> bytes:
+        return os.pread(self._descriptor, size, self.position + at)
+
+    def read_cached(self, at: int, size: int) -> bytes | None:
+        if self._cold_reads:
+            self._cold_reads -= 1
+            return None
+        return self.read(at, size)
+
+    def release(self) -> None:
+        self.released += 1
+        os.close(self._descriptor)
+
+
+def test_responses_leave_in_the_order_of_the_requests(run: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+    async def scenario() -> None:
+        open_exchanges: list[Exchange] = []
+        peer = await connect(open_exchanges.append)
+        peer.send(b"a", b"b", b"c")
+        while len(open_exchanges) < 3:
+            await asyncio.sleep(0.001)
+        for exchange in reversed(open_exchanges):
+            exchange.respond([framed(exchange.frame.upper())])
+        assert [await peer.receive() for _ in range(3)] == [b"A", b"B", b"C"]
+        peer.listener.close()
+
+    run(scenario())
+
+
+def test_a_connection_holds_a_bounded_number_of_unanswered_requests(
+    run: Callable[[Coroutine[Any, Any, None]], None],
+) -> None:
+    async def scenario() -> None:
+        open_exchanges: list[Exchange] = []
+        peer = await connect(open_exchanges.append)
+        count = 200
+        peer.send(*(str(i).encode() for i in range(count)))
+        while len(open_exchanges) < 16:
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.02)
+        assert len(open_exchanges) == 16
+        answers = []
+        for i in range(count):
+            while len(open_exchanges) <= i:
+                await asyncio.sleep(0)
+            open_exchanges[i].respond([framed(open_exchanges[i].frame)])
+            answers.append(await peer.receive())
+        assert answers == [str(i).encode() for i in range(count)]
+        peer.listener.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("size", [100, 40_000, 8_000_000])
+@pytest.mark.parametrize("cold_reads", [0, 2])
+def test_slices_of_files_arrive_whole_between_bytes_and_are_released_once(
+    run: Callable[[Coroutine[Any, Any, None]], None], tmp_path: Path, size: int, cold_reads: int
+) -> None:
+    content = os.urandom(size + 10)
+    (tmp_path / "log").write_bytes(content)
+    slices: list[Slice] = []
+
+    def handler(exchange: Exchange) -> None:
+        piece = Slice(tmp_path / "log", 7, size, cold_reads)
+        slices.append(piece)
+        exchange.respond([struct.pack(">i", size + 6) + b"<<<", piece, b">>>"])
+
+    async def scenario() -> None:
+        peer = await connect(handler)
+        peer.send(b"x", b"y")
+        for _ in range(2):
+            assert await peer.receive() == b"<<<" + content[7 : 7 + size] + b">>>"
+        assert [piece.released for piece in slices] == [1, 1]
+        peer.listener.close()
+
+    run(scenario())
+
+
+def test_a_peer_that_does_not_read_stops_being_read_and_hurts_nobody(
+    run: Callable[[Coroutine[Any, Any, None]], None],
+) -> None:
+    answered = 0
+
+    def handler(exchange: Exchange) -> None:
+        nonlocal answered
+        answered += 1
+        exchange.respond([framed(bytes(1 << 20) if exchange.frame == b"big" else b"ok")])
+
+    async def scenario() -> None:
+        slow = await connect(handler)
+        slow.send(*[b"big"] * 100)
+        for _ in range(50):
+            await asyncio.sleep(0.002)
+        assert answered < 60  # the sockets' own buffers and the bound on requests in flight, not a hundred megabytes
+        reader, writer = await asyncio.open_connection("127.0.0.1", slow.listener.port)
+        other = Peer(reader, writer, slow.listener)
+        other.send(b"small")
+        assert await other.receive() == b"ok"
+        for _ in range(100):
+            assert len(await slow.receive()) == 1 << 20
+        slow.listener.close()
+
+    run(scenario())
+
+
+def test_an_oversized_frame_ends_its_connection_and_no_other(run: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+    async def scenario() -> None:
+        peer = await connect(lambda exchange: exchange.respond([framed(b"ok")]), max_frame_bytes=1000)
+        peer.writer.write(struct.pack(">i", 1001))
+        assert await peer.reader.read() == b""
+        reader, writer = await asyncio.open_connection("127.0.0.1", peer.listener.port)
+        other = Peer(reader, writer, peer.listener)
+        other.send(bytes(1000))
+        assert await other.receive() == b"ok"
+        peer.listener.close()
+
+    run(scenario())
+
+
+def test_a_closing_exchange_lets_earlier_answers_out_first(run: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+    async def scenario() -> None:
+        open_exchanges: list[Exchange] = []
+        peer = await connect(open_exchanges.append)
+        peer.send(b"a", b"b", b"c")
+        while len(open_exchanges) < 3:
+            await asyncio.sleep(0.001)
+        open_exchanges[1].close()
+        open_exchanges[0].respond([framed(b"first")])
+        open_exchanges[2].respond([framed(b"too late")])
+        assert await peer.receive() == b"first"
+        assert await peer.reader.read() == b""
+        peer.listener.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("step", [1, 3, 4, 5, 1000, 1 << 20])
+def test_frames_come_out_whole_however_the_stream_is_cut(step: int) -> None:
+    frames = [b"", b"x", os.urandom(5000), b"yz", os.urandom(700_000)]
+    stream = b"".join(framed(frame) for frame in frames)
+    receiver = FrameReceiver(SharedBuffer(1 << 20), 1 << 20)
+    seen: list[bytes] = []
+    at = 0
+    while at < len(stream):
+        room = receiver.buffer()
+        piece = stream[at : at + min(step, len(room))]
+        room[: len(piece)] = piece
+        seen += receiver.received(len(piece))
+        at += len(piece)
+    assert seen == frames
+    assert receiver.held_bytes == 0
+
+
+def test_announcing_a_large_frame_allocates_only_for_what_was_sent() -> None:
+    receiver = FrameReceiver(SharedBuffer(), 100 << 20)
+    room = receiver.buffer()
+    room[:5] = struct.pack(">i", 100 << 20) + b"x"
+    assert receiver.received(5) == []
+    assert receiver.held_bytes <= 256 << 10
+
+
+def test_a_negative_size_is_refused() -> None:
+    receiver = FrameReceiver(SharedBuffer(), 1000)
+    receiver.buffer()[:4] = b"\xff\xff\xff\xff"
+    with pytest.raises(RemoteError):
+        receiver.received(4)
