@@ -12,11 +12,13 @@ from setuptools import setup
 
 # One list, and nothing else decides what is compiled. A module belongs here when it runs per batch or per record.
 COMPILED = [
+    "src/mainstem/core/log/append_result.py",
     "src/mainstem/core/log/epochs.py",
     "src/mainstem/core/log/producers.py",
     "src/mainstem/core/log/validation.py",
     "src/mainstem/protocol/batch.py",
     "src/mainstem/protocol/builder.py",
+    "src/mainstem/protocol/columns.py",
     "src/mainstem/protocol/compression.py",
     "src/mainstem/protocol/control.py",
     "src/mainstem/protocol/fetch.py",
@@ -36,11 +38,14 @@ COMPILED = [
     "src/mainstem/storage/open_files.py",
     "src/mainstem/storage/posix.py",
     "src/mainstem/storage/producer_store.py",
+    "src/mainstem/storage/readable_log.py",
     "src/mainstem/storage/reading.py",
     "src/mainstem/storage/recovery.py",
     "src/mainstem/storage/replay.py",
+    "src/mainstem/storage/retention.py",
     "src/mainstem/storage/scan.py",
     "src/mainstem/storage/segment.py",
+    "src/mainstem/storage/segments.py",
     "src/mainstem/storage/snapshot.py",
     "src/mainstem/storage/time_index.py",
     "src/mainstem/storage/timestamps.py",

@@ -11,7 +11,7 @@ import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from mainstem.broker.settings import SETTINGS, Setting
+from mainstem.broker.settings import INTERNAL_SETTINGS, SETTINGS, Setting
 
 
 class ConfigError(ValueError):
@@ -76,7 +76,6 @@ EFFECTIVE = frozenset(
         "log.flush.start.offset.checkpoint.interval.ms",
         "log.index.interval.bytes",
         "log.index.size.max.bytes",
-        "log.initial.task.delay.ms",
         "log.message.timestamp.after.max.ms",
         "log.message.timestamp.before.max.ms",
         "log.message.timestamp.type",
@@ -108,6 +107,7 @@ EFFECTIVE = frozenset(
         "node.id",
         "num.partitions",
         "offset.metadata.max.bytes",
+        "offsets.commit.timeout.ms",
         "offsets.retention.check.interval.ms",
         "offsets.retention.minutes",
         "offsets.topic.compression.codec",
@@ -117,7 +117,7 @@ EFFECTIVE = frozenset(
         "process.roles",
         "producer.id.expiration.check.interval.ms",
         "producer.id.expiration.ms",
-        "queued.max.requests",
+        "replica.high.watermark.checkpoint.interval.ms",
         "socket.receive.buffer.bytes",
         "socket.request.max.bytes",
         "socket.send.buffer.bytes",
@@ -141,8 +141,8 @@ class BrokerConfig:
         self.warnings = tuple(_warnings(self._given))
         _refuse_unbuilt_security(self._given)
         for key, value in self._given.items():
-            if key in SETTINGS:
-                _check_type(SETTINGS[key], value)
+            if key in SETTINGS or key in INTERNAL_SETTINGS:
+                _check_type(_known(key), value)
         self.roles = tuple(self.get_list("process.roles"))
         self.node_id = self._node_id()
         self.controller_listeners = tuple(self.get_list("controller.listener.names"))
@@ -159,7 +159,7 @@ class BrokerConfig:
 
     def get(self, key: str) -> str | None:
         value = self._given.get(key)
-        return SETTINGS[key].default if value is None else value
+        return _known(key).default if value is None else value
 
     def is_given(self, key: str) -> bool:
         return key in self._given
@@ -239,6 +239,10 @@ class BrokerConfig:
                     f"advertised.listeners would tell clients to connect to {endpoint.host}; "
                     "give the address by which they reach this node"
                 )
+
+
+def _known(key: str) -> Setting:
+    return SETTINGS.get(key) or INTERNAL_SETTINGS[key]
 
 
 def _warnings(given: Mapping[str, str]) -> Iterable[str]:

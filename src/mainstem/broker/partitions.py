@@ -20,6 +20,7 @@ from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.storage.errors import StorageError
 from mainstem.storage.fs import FileSystem
 from mainstem.storage.log import Log
+from mainstem.storage.log_directory import LogDirectory
 from mainstem.storage.log_dirs import LogDirs, LogPlace
 from mainstem.storage.open_files import OpenFiles
 from mainstem.storage.recovery import open_log
@@ -92,7 +93,9 @@ class Partitions:
             return RemoteError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic.name} has no partition {index}")
         if self._node_id not in state.replicas:
             return RemoteError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic.name}-{index} is on another broker")
-        return RemoteError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {topic.name}-{index} is offline")
+        if (topic.name, index) in self.dirs.failed_logs or self.dirs.any_offline:
+            return RemoteError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {topic.name}-{index} is offline")
+        return RemoteError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic.name}-{index} is being opened")
 
     # Settings
 
@@ -184,7 +187,7 @@ class Partitions:
             except StorageError as error:
                 log.error("cannot keep a partition: %s", error, extra={"partition": f"{topic.name}-{index}"})
                 return None
-        partition = Partition(self._loop, self._clock, topic.name, topic.topic_id, index, opened, self._log_failed)
+        partition = Partition(self._loop, self._clock, topic.name, topic.topic_id, index, opened, self.log_failed)
         self._partitions[key] = partition
         self._by_id[topic.topic_id, index] = partition
         return partition
@@ -213,14 +216,19 @@ class Partitions:
 
     # Failing
 
-    def _log_failed(self, partition: Partition, error: StorageError) -> None:
-        """The disk under a partition failed: its whole directory goes, and everyone on it learns (D5)."""
+    def log_failed(self, partition: Partition, error: StorageError) -> None:
+        """The disk under a partition failed: its whole directory goes (D5)."""
         directory = self.dirs.directory_of(partition.topic, partition.index)
-        if directory is None or directory.offline is not None:
+        if directory is not None:
+            cause = error.__cause__ if isinstance(error.__cause__, OSError) else OSError(str(error))
+            self.directory_failed(directory, cause)
+
+    def directory_failed(self, directory: LogDirectory, error: OSError) -> None:
+        """Nothing more is read from or written to the directory, and everyone on it learns."""
+        if directory.offline is not None:
             return
         log.error("a log directory is offline: %s", error, extra={"directory": directory.path})
-        cause = error.__cause__ if isinstance(error.__cause__, OSError) else OSError(str(error))
-        for key in self.dirs.take_offline(directory, cause):
+        for key in self.dirs.take_offline(directory, error):
             gone = self._partitions.pop(key, None)
             if gone is not None:
                 self._by_id.pop((gone.topic_id, gone.index), None)

@@ -38,6 +38,7 @@ GZIP_DEFAULT_LEVEL: Final = -1
 LZ4_DEFAULT_LEVEL: Final = 9
 ZSTD_DEFAULT_LEVEL: Final = 3
 
+_GZIP_USUAL_LEVEL: Final = 6  # what zlib takes -1 for
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _GZIP_WINDOW: Final = 31  # 2^15 bytes, in gzip's wrapping
 
@@ -62,7 +63,9 @@ def compress(codec: i64, data: bytes, level: int | None = None) -> bytes:
     if codec == NONE:
         return data
     if codec == GZIP:
-        return zlib.compress(data, GZIP_DEFAULT_LEVEL if level is None else level, _GZIP_WINDOW)
+        if level is None or level == GZIP_DEFAULT_LEVEL:
+            level = _GZIP_USUAL_LEVEL
+        return bytes(cramjam.gzip.compress(data, level=level))
     if codec == SNAPPY:
         return _compress_xerial(data)
     if codec == LZ4:

@@ -8,7 +8,7 @@ compiled and interpreted code agree to the bit without a mask.
 from typing import Final
 
 from librt.strings import BytesWriter
-from mypy_extensions import i64
+from mypy_extensions import i64, u8
 
 from mainstem.protocol.errors import ErrorCode, RemoteError
 
@@ -87,10 +87,10 @@ def write_varint(writer: BytesWriter, value: i64) -> None:
     byte: i64 = ((value & 0x3F) << 1) | sign
     value >>= 6
     while value > 0:
-        writer.append(byte | 0x80)
+        writer.append(u8(byte | 0x80))
         byte = value & 0x7F
         value >>= 7
-    writer.append(byte)
+    writer.append(u8(byte))
 
 
 def varint_size(value: i64) -> i64:

@@ -24,6 +24,7 @@ class FlushJob:
         self.epochs_data = b""
         self.epochs_version: i64 = -1
         self.snapshots: list[str] = []
+        self.has_new_names = False
         self._fs = fs
         self._directory = directory
         self._refs: list[FileRef] = []
@@ -45,7 +46,8 @@ class FlushJob:
                 self._sync_snapshot(path)
             for file in self._files:
                 file.sync()
-            self._fs.sync_directory(self._directory)
+            if self.has_new_names:
+                self._fs.sync_directory(self._directory)
         except OSError as error:
             self.error = error
 

@@ -14,30 +14,30 @@ Rules:
 Opening, and what happens after a crash, is `recovery`'s.
 """
 
-from bisect import bisect_right
 from collections.abc import Callable
 from typing import Final
 
 from mypy_extensions import i64
 
+from mainstem.core.log.append_result import AppendResult
 from mainstem.core.log.config import LogConfig
-from mainstem.core.log.epochs import EpochEnd, LeaderEpochs
+from mainstem.core.log.epochs import LeaderEpochs
 from mainstem.core.log.producers import BatchMark, CompletedTransaction, Origin
-from mainstem.core.log.validation import BatchRules, ValidBatch, validate
-from mainstem.protocol.batch import HEADER_BYTES, NO_TIMESTAMP, BatchView
+from mainstem.core.log.validation import BatchRules, ValidBatch, replicated_batches, validate
+from mainstem.protocol.batch import NO_TIMESTAMP, BatchView
 from mainstem.protocol.control import EndMarker, parse_end_marker
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.storage import names
 from mainstem.storage.duplicates import find_older_batches
-from mainstem.storage.errors import StorageError
 from mainstem.storage.flushing import FlushJob, RemovalJob
 from mainstem.storage.leader_epoch_file import format_leader_epochs, write_leader_epochs
 from mainstem.storage.open_files import OpenFiles
 from mainstem.storage.producer_store import ProducerStore
-from mainstem.storage.reading import ReadJob, Slice, empty_slice
+from mainstem.storage.readable_log import ReadableLog
 from mainstem.storage.replay import replay_producers
+from mainstem.storage.retention import count_below, count_expired, count_over
 from mainstem.storage.segment import Segment
-from mainstem.storage.timestamps import TimestampedOffset, find_max_timestamp, find_timestamp
+from mainstem.storage.segments import Segments
 from mainstem.storage.txn_index import AbortedTransaction
 
 DEFAULT_PRODUCER_EXPIRATION_MS: Final = 86_400_000
@@ -50,39 +50,7 @@ def no_jitter(bound: int) -> int:
     return 0
 
 
-class AppendResult:
-    """What was appended, or, for a retry, what had been."""
-
-    __slots__ = (
-        "base_offset",
-        "is_duplicate",
-        "last_offset",
-        "leader_epoch",
-        "log_append_time",
-        "log_start",
-        "records",
-    )
-
-    def __init__(
-        self,
-        base_offset: i64,
-        last_offset: i64,
-        log_append_time: i64,
-        log_start: i64,
-        leader_epoch: i64,
-        records: i64,
-        is_duplicate: bool,
-    ) -> None:
-        self.base_offset: i64 = base_offset
-        self.last_offset: i64 = last_offset
-        self.log_append_time: i64 = log_append_time
-        self.log_start: i64 = log_start
-        self.leader_epoch: i64 = leader_epoch
-        self.records: i64 = records
-        self.is_duplicate = is_duplicate
-
-
-class Log:
+class Log(ReadableLog):
     """Made by `recovery.open_log`, with every part already consistent."""
 
     def __init__(
@@ -100,30 +68,18 @@ class Log:
         now_ms: i64,
         jitter: Jitter,
     ) -> None:
-        self.directory = directory
-        self.log_start: i64 = log_start
+        super().__init__(directory, Segments(segments), epochs, producers, log_start, log_end, high_watermark)
         self.recovery_point: i64 = recovery_point
-        self.log_end: i64 = log_end
-        self.high_watermark: i64 = max(log_start, min(high_watermark, log_end))
-        self.epochs = epochs
-        self.producers = producers
-        self.failure: StorageError | None = None
         self.is_closed = False
         self.last_flush_ms: i64 = now_ms
         self._files = files
         self._fs = files.fs
-        self._segments = segments
-        self._bases: list[int] = [segment.base_offset for segment in segments]
         self._active: Segment = segments[-1]
-        self._first_unstable: i64 = -1
-        self._generation: i64 = 0
-        self._epochs_written: i64 = epochs.version
+        self._epochs_written: i64 = 0  # the loader counts from what the file says
         self._removals: list[RemovalJob] = []
         self._jitter = jitter
         self._unflushed_roll = False
-        self._size: i64 = 0
-        for segment in segments:
-            self._size += segment.size
+        self._flush: FlushJob | None = None
         self.producers.states.on_high_watermark(self.high_watermark)
         self._update_first_unstable()
         self._set_config(config)
@@ -150,37 +106,6 @@ class Log:
         self._flush_messages: i64 = config.flush_messages
         self._flush_ms: i64 = config.flush_ms
 
-    @property
-    def size(self) -> i64:
-        """The bytes of all segments."""
-        return self._size
-
-    @property
-    def segments(self) -> list[Segment]:
-        return list(self._segments)
-
-    @property
-    def active_segment(self) -> Segment:
-        return self._active
-
-    @property
-    def last_stable_offset(self) -> i64:
-        """Where a reader of committed records must stop."""
-        first: i64 = self._first_unstable
-        if first >= 0 and first < self.high_watermark:
-            return first
-        return self.high_watermark
-
-    @property
-    def first_unstable_offset(self) -> i64:
-        """The start of the oldest transaction that is open or not yet replicated, or -1."""
-        return self._first_unstable
-
-    def _update_first_unstable(self) -> None:
-        first: i64 = self.producers.states.first_unstable_offset
-        # DeleteRecords may have passed the start of an open transaction (KAFKA-9105).
-        self._first_unstable = max(first, self.log_start) if first >= 0 else -1
-
     def _check_order(self) -> None:
         assert self.log_start <= self.last_stable_offset <= self.high_watermark <= self.log_end, repr(self)
         assert self.recovery_point <= self.log_end, repr(self)
@@ -191,16 +116,6 @@ class Log:
         if self.failure is not None:
             raise self.failure
         assert not self.is_closed, f"{self!r} is closed"
-
-    def fail(self, error: Exception) -> StorageError:
-        """Takes the log offline; every later call that would write raises this."""
-        if self.failure is None:
-            if isinstance(error, StorageError):
-                self.failure = error
-            else:
-                path = getattr(error, "filename", None) or self.directory
-                self.failure = StorageError(str(path), str(error))
-        return self.failure
 
     # -- appending -----------------------------------------------------------------------------------------------
 
@@ -260,19 +175,15 @@ class Log:
         self._roll_if_needed(valid.size, valid.max_timestamp, last_offset, now_ms)
         segment = self._active
         position: i64 = segment.write(valid.buffers(base_offset, leader_epoch), valid.size)
-        self._size += valid.size
+        self._segments.grew(valid.size)
         self.log_end = last_offset + 1
         segment.index_written(base_offset, last_offset, valid.max_timestamp, position, valid.size)
         self._apply_producer(valid.batch, marker, base_offset, last_offset, valid.max_timestamp)
 
     def append_as_follower(self, buffer: bytes, start: i64, end: i64, leader_epoch: i64, now_ms: i64) -> AppendResult:
-        """Appends the batches that a leader of `leader_epoch` sent, with the offsets and epochs they have.
-
-        A torn batch at the end is left out, and so is what follows a batch of a later epoch than the leader's
-        (KAFKA-18723).
-        """
+        """Appends what `replicated_batches` takes of what a leader sent, with the offsets and epochs it has."""
         self._check_alive()
-        batches = self._check_replicated(buffer, start, end, leader_epoch)
+        batches = replicated_batches(buffer, start, end, self.log_end, leader_epoch)
         if not batches:
             return AppendResult(self.log_end, self.log_end - 1, NO_TIMESTAMP, self.log_start, leader_epoch, 0, False)
         first = batches[0]
@@ -292,27 +203,6 @@ class Log:
             first.base_offset, last.last_offset, NO_TIMESTAMP, self.log_start, leader_epoch, records, False
         )
 
-    def _check_replicated(self, buffer: bytes, start: i64, end: i64, leader_epoch: i64) -> list[BatchView]:
-        batches: list[BatchView] = []
-        next_offset: i64 = self.log_end
-        position: i64 = start
-        while position + HEADER_BYTES <= end:
-            batch = BatchView(buffer, position)
-            if batch.size >= HEADER_BYTES and position + batch.size > end:
-                break
-            batch.check(end)
-            if batch.base_offset < next_offset or batch.last_offset_delta < 0:
-                raise RemoteError(
-                    ErrorCode.CORRUPT_MESSAGE,
-                    f"a replicated batch of offsets {batch.base_offset} to {batch.last_offset}; {next_offset} is next",
-                )
-            if batch.leader_epoch > leader_epoch:
-                break
-            batches.append(batch)
-            next_offset = batch.next_offset
-            position = batch.end
-        return batches
-
     def _append_replicated(self, batches: list[BatchView], now_ms: i64) -> None:
         first = batches[0]
         last = batches[-1]
@@ -328,7 +218,7 @@ class Log:
         self._roll_if_needed(size, max_timestamp, last.last_offset, now_ms)
         segment = self._active
         position: i64 = segment.write([memoryview(first.buffer)[first.start : last.end]], size)
-        self._size += size
+        self._segments.grew(size)
         self.log_end = last.next_offset
         for batch, marker in zip(batches, markers, strict=True):
             segment.index_batch(batch, position)
@@ -353,7 +243,7 @@ class Log:
             last: i64 = batch.last_sequence
             duplicate = states.find_duplicate(producer_id, epoch, first, last)
             if duplicate is None and states.may_be_older_duplicate(producer_id, epoch, last):
-                states.add_older(producer_id, find_older_batches(self._segments, states.get(producer_id)))
+                states.add_older(producer_id, find_older_batches(self._segments.all(), states.get(producer_id)))
                 duplicate = states.find_duplicate(producer_id, epoch, first, last)
             if duplicate is not None:
                 return duplicate
@@ -393,9 +283,15 @@ class Log:
         self._update_first_unstable()
 
     def _duplicate_result(self, mark: BatchMark, leader_epoch: i64) -> AppendResult:
-        timestamp: i64 = mark.timestamp if self._rules.is_log_append_time else NO_TIMESTAMP
+        # Kafka gives the batch's time here, also where the topic keeps the producers' own.
         return AppendResult(
-            mark.first_offset, mark.last_offset, timestamp, self.log_start, leader_epoch, mark.offset_delta + 1, True
+            mark.first_offset,
+            mark.last_offset,
+            mark.timestamp,
+            self.log_start,
+            leader_epoch,
+            mark.offset_delta + 1,
+            True,
         )
 
     # -- rolling -------------------------------------------------------------------------------------------------
@@ -454,109 +350,8 @@ class Log:
         segment.create()
         # A segment whose name is lost in a power cut takes everything after it with it (KAFKA-3968).
         self._fs.sync_directory(self.directory)
-        self._segments.append(segment)
-        self._bases.append(base_offset)
+        self._segments.add(segment)
         self._active = segment
-
-    # -- reading -------------------------------------------------------------------------------------------------
-
-    def begin_read(self, offset: i64, max_bytes: i64, upper_bound: i64, min_one: bool = True) -> ReadJob | Slice:
-        """Looks for the batch that holds `offset`; a `Slice` where that takes no file, else a job.
-
-        `upper_bound` is the high watermark or last stable offset: nothing at or past it is in the slice.
-        RemoteError OFFSET_OUT_OF_RANGE outside `[log_start, log_end]`.
-        """
-        if self.failure is not None:
-            raise self.failure
-        if offset < self.log_start or offset > self.log_end:
-            raise RemoteError(
-                ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset}; the log has {self.log_start} to {self.log_end}"
-            )
-        if offset >= upper_bound:
-            return empty_slice(offset)
-        return self._read_from(self._floor(offset), offset, max_bytes, upper_bound, min_one)
-
-    def _read_from(self, at: i64, offset: i64, max_bytes: i64, upper_bound: i64, min_one: bool) -> ReadJob | Slice:
-        if at >= len(self._segments):
-            return empty_slice(offset)
-        segment = self._segments[at]
-        whole: bool = upper_bound >= self.log_end
-        if not whole and at + 1 < len(self._segments):
-            whole = upper_bound >= self._segments[at + 1].base_offset
-        job = ReadJob(segment, offset, upper_bound, whole, max_bytes, min_one, self._generation)
-        if job.is_done:
-            found = job.slice()
-            if found is not None:
-                return found
-        job.pin()
-        return job
-
-    def finish_read(self, job: ReadJob) -> ReadJob | Slice:
-        """Takes back a job that has run: the slice, or the next job where the segment ended before the offset."""
-        job.unpin()
-        if job.generation != self._generation:
-            return self.begin_read(job.offset, job.max_bytes, job.upper_bound, job.min_one)
-        found = job.slice()
-        if found is not None:
-            return found
-        at: i64 = self._floor(job.segment.base_offset) + 1
-        return self._read_from(at, job.offset, job.max_bytes, job.upper_bound, job.min_one)
-
-    def read(self, offset: i64, max_bytes: i64, upper_bound: i64, min_one: bool = True) -> Slice:
-        """`begin_read` and all that follows, blocking where it must."""
-        step = self.begin_read(offset, max_bytes, upper_bound, min_one)
-        while isinstance(step, ReadJob):
-            try:
-                step.run()
-            except BaseException:
-                step.unpin()
-                raise
-            step = self.finish_read(step)
-        return step
-
-    def _floor(self, offset: i64) -> i64:
-        return bisect_right(self._bases, offset) - 1
-
-    def aborted_transactions(self, first_offset: i64, upper_offset: i64) -> list[AbortedTransaction]:
-        """Those that overlap `[first_offset, upper_offset)`, by first offset, as clients need them."""
-        found: list[AbortedTransaction] = []
-        at: i64 = max(self._floor(first_offset), 0)
-        while at < len(self._segments):
-            if self._segments[at].txn_index.collect(first_offset, upper_offset, found):
-                break
-            at += 1
-        found.sort(key=_first_offset)
-        return found
-
-    def aborted_transactions_in(self, found: Slice, upper_bound: i64) -> list[AbortedTransaction]:
-        """Those that a reader of this slice must know of."""
-        if found.size == 0:
-            return []
-        at: i64 = self._floor(found.base_offset)
-        segment = self._segments[at]
-        segment.check_indexes()
-        index = segment.offset_index.ref.pin()
-        try:
-            upper: i64 = segment.offset_index.offset_at_or_after(index, found.position + found.size, False)
-        finally:
-            segment.offset_index.ref.unpin()
-        if upper < 0:
-            upper = self._segments[at + 1].base_offset if at + 1 < len(self._segments) else self.log_end
-        return self.aborted_transactions(found.base_offset, min(upper, upper_bound))
-
-    def offset_for_timestamp(self, timestamp: i64, upper_bound: i64) -> TimestampedOffset | None:
-        """The first record at or after `timestamp` below `upper_bound`. May block, and opens a batch."""
-        return find_timestamp(self._segments, timestamp, self.log_start, upper_bound)
-
-    def max_timestamp(self) -> TimestampedOffset | None:
-        """The first record with the largest timestamp. May block, and opens a batch."""
-        return find_max_timestamp(self._segments)
-
-    def epoch_for(self, offset: i64) -> i64:
-        return self.epochs.epoch_for(offset)
-
-    def end_offset_for(self, epoch: i64) -> EpochEnd:
-        return self.epochs.end_offset_for(epoch, self.log_end)
 
     # -- epochs, high watermark, log start -----------------------------------------------------------------------
 
@@ -569,6 +364,7 @@ class Log:
     def persist_epochs(self) -> None:
         """Writes the epochs if they changed. Blocks; a flush does it too."""
         self._check_alive()
+        assert self._flush is None, f"{self!r} is being flushed"
         version: i64 = self.epochs.version
         if version != self._epochs_written:
             try:
@@ -631,9 +427,17 @@ class Log:
         """Whether what was appended must be flushed before it is acknowledged, by `flush.messages`."""
         return self.log_end - self.recovery_point >= self._flush_messages
 
+    @property
+    def is_flushing(self) -> bool:
+        return self._flush is not None
+
     def begin_flush(self, now_ms: i64, rolled_only: bool = False) -> FlushJob:
-        """A job that makes everything up to the log end durable, or everything before the active segment."""
+        """A job that makes everything up to the log end durable, or everything before the active segment.
+
+        One at a time: what comes meanwhile is the next one's.
+        """
         self._check_alive()
+        assert self._flush is None, f"{self!r} is being flushed"
         self.last_flush_ms = now_ms
         offset: i64 = self._active.base_offset if rolled_only else self.log_end
         job = FlushJob(self._fs, self.directory, offset, self._generation)
@@ -642,26 +446,34 @@ class Log:
             job.epochs_data = format_leader_epochs(self.epochs)
             job.epochs_version = self.epochs.version
         job.snapshots = self.producers.take_unsynced()
+        job.has_new_names = len(job.snapshots) > 0
         try:
-            for segment in self._segments:
+            at: i64 = max(self._segments.floor(self.recovery_point), 0)
+            while at < len(self._segments):
+                segment = self._segments.at(at)
+                at += 1
                 if rolled_only and segment is self._active:
                     continue
                 for ref in segment.refs():
                     if ref.dirty:
                         job.add(ref)
+                        job.has_new_names = job.has_new_names or ref is segment.txn_index.ref
         except OSError as error:
             job.finish()
             raise self.fail(error) from error
         self._unflushed_roll = False
+        self._flush = job
         return job
 
     def finish_flush(self, job: FlushJob) -> None:
         """Takes back a job that has run and moves the recovery point; raises StorageError if it failed."""
+        assert job is self._flush
+        self._flush = None
         job.finish()
         if job.error is not None:
             raise self.fail(job.error) from job.error
         if job.epochs_version >= 0:
-            self._epochs_written = max(self._epochs_written, job.epochs_version)
+            self._epochs_written = job.epochs_version
         if job.generation == self._generation and job.offset > self.recovery_point:
             self.recovery_point = job.offset
 
@@ -673,11 +485,18 @@ class Log:
 
     # -- truncating ----------------------------------------------------------------------------------------------
 
-    def truncate_to(self, offset: i64, now_ms: i64) -> bool:
-        """Removes everything at or past `offset`; False where there is nothing. Blocks.
+    def truncation_point(self, offset: i64) -> i64:
+        """Where the log would end after `truncate_to(offset)`: before the batch that holds it, which goes whole."""
+        at: i64 = self._segments.floor(offset)
+        if offset >= self.log_end or at < 0:
+            return min(offset, self.log_end)
+        return self._segments.at(at).end_before(offset)
 
-        A checkpointed recovery point past `offset` must be lowered on disk first: after a power cut it would call
-        durable what was written here since.
+    def truncate_to(self, offset: i64, now_ms: i64) -> bool:
+        """Removes every batch that ends at or past `offset`; False where there is none. Blocks.
+
+        A checkpointed recovery point past `truncation_point` must be lowered on disk first: after a power cut it
+        would call durable what was written here since.
         """
         self._check_alive()
         assert offset >= 0
@@ -685,11 +504,11 @@ class Log:
             # A leader that wrote nothing in its epoch may have left an entry at the end (KAFKA-10706).
             self.epochs.truncate_from_end(self.log_end)
             return False
-        if offset < self._segments[0].base_offset:
+        if offset < self._segments.first.base_offset:
             self.truncate_fully_and_start_at(offset, now_ms)
             return True
         try:
-            self._truncate(offset, now_ms)
+            self._truncate(self.truncation_point(offset), now_ms)
         except OSError as error:
             raise self.fail(error) from error
         self._check_order()
@@ -697,24 +516,26 @@ class Log:
 
     def _truncate(self, offset: i64, now_ms: i64) -> None:
         self._generation += 1
-        kept = [segment for segment in self._segments if segment.base_offset <= offset]
-        gone = [segment for segment in self._segments if segment.base_offset > offset]
+        kept = [segment for segment in self._segments.all() if segment.base_offset <= offset]
+        gone = [segment for segment in self._segments.all() if segment.base_offset > offset]
         for segment in gone:
             self.producers.remove(segment.base_offset)
         # From the end, so that a crash between two leaves no hole.
         gone.reverse()
         for segment in gone:
             segment.remove_files()
-        self._set_segments(kept)
+        self._active = kept[-1]
         self._active.truncate_to(offset, now_ms)
-        self._recount()
+        # Or the old batches could come back behind the new ones.
+        self._active.sync()
+        self._segments.replace(kept)
         self.log_end = offset
         self.recovery_point = min(self.recovery_point, offset)
         self.high_watermark = min(self.high_watermark, offset)
         self.log_start = min(self.log_start, offset)
         self.epochs.truncate_from_end(offset)
-        self.producers.reload(self.log_start, offset, now_ms)
-        replay_producers(self._segments, self.producers, self.log_start, offset, False)
+        self.producers.reload(kept[0].base_offset, offset, now_ms)
+        replay_producers(self._segments.all(), self.producers, offset, False)
         self.producers.states.on_high_watermark(self.high_watermark)
         self._update_first_unstable()
         self._fs.sync_directory(self.directory)
@@ -724,11 +545,11 @@ class Log:
         self._check_alive()
         try:
             self._generation += 1
-            gone = list(self._segments)
+            gone = self._segments.all()
             gone.reverse()
             for segment in gone:
                 segment.remove_files()
-            self._set_segments([])
+            self._segments.replace([])
             self.log_end = offset
             self.log_start = log_start if log_start >= 0 else offset
             self.recovery_point = min(self.recovery_point, offset)
@@ -736,23 +557,10 @@ class Log:
             self.epochs.clear()
             self.producers.start_at(offset)
             self._add_segment(offset, now_ms)
-            self._recount()
             self._update_first_unstable()
         except OSError as error:
             raise self.fail(error) from error
         self._check_order()
-
-    def _set_segments(self, segments: list[Segment]) -> None:
-        self._segments = segments
-        self._bases = [segment.base_offset for segment in segments]
-        if segments:
-            self._active = segments[-1]
-
-    def _recount(self) -> None:
-        size: i64 = 0
-        for segment in self._segments:
-            size += segment.size
-        self._size = size
 
     # -- retention -----------------------------------------------------------------------------------------------
 
@@ -763,59 +571,24 @@ class Log:
         """
         self._check_alive()
         try:
-            deleted: i64 = self._delete_first(self._count_below_log_start(), now_ms)
-            if self._config.delete:
-                deleted += self._delete_first(self._count_too_large(), now_ms)
-                deleted += self._delete_first(self._count_too_old(now_ms), now_ms)
+            segments, config = self._segments, self._config
+            count: i64 = count_below(segments, self.log_start, self.high_watermark, self.log_end)
+            deleted: i64 = self._delete_first(count, now_ms)
+            if config.delete:
+                count = count_over(segments, config.retention_bytes, self.high_watermark, self.log_end)
+                deleted += self._delete_first(count, now_ms)
+                count = count_expired(segments, config.retention_ms, now_ms, self.high_watermark, self.log_end)
+                deleted += self._delete_first(count, now_ms)
         except OSError as error:
             raise self.fail(error) from error
         return deleted
-
-    def _may_delete(self, at: i64) -> bool:
-        """Nothing at or past the high watermark, and not the last segment while it is empty (KAFKA-5634)."""
-        last: bool = at + 1 == len(self._segments)
-        upper: i64 = self.log_end if last else self._segments[at + 1].base_offset
-        return self.high_watermark >= upper and not (last and self._segments[at].size == 0)
-
-    def _count_below_log_start(self) -> i64:
-        count: i64 = 0
-        while count + 1 < len(self._segments) and self._segments[count + 1].base_offset <= self.log_start:
-            if not self._may_delete(count):
-                break
-            count += 1
-        return count
-
-    def _count_too_large(self) -> i64:
-        limit: i64 = self._config.retention_bytes
-        if limit < 0 or self._size < limit:
-            return 0
-        surplus: i64 = self._size - limit
-        count: i64 = 0
-        while count < len(self._segments) and self._may_delete(count):
-            surplus -= self._segments[count].size
-            if surplus < 0:
-                break
-            count += 1
-        return count
-
-    def _count_too_old(self, now_ms: i64) -> i64:
-        limit: i64 = self._config.retention_ms
-        if limit < 0:
-            return 0
-        count: i64 = 0
-        while count < len(self._segments) and self._may_delete(count):
-            if now_ms - self._segments[count].largest_timestamp() <= limit:
-                break
-            count += 1
-        return count
 
     def _delete_first(self, count: i64, now_ms: i64) -> i64:
         if count == 0:
             return 0
         if count == len(self._segments):
             self._roll_to(self.log_end, now_ms)
-        gone = self._segments[:count]
-        self._set_segments(self._segments[count:])
+        gone = self._segments.take_first(count)
         paths: list[str] = []
         for segment in gone:
             segment.add_suffix(names.DELETED)
@@ -826,8 +599,7 @@ class Log:
                 paths.append(snapshot)
         self._removals.append(RemovalJob(self._fs, paths, now_ms + self._config.file_delete_delay_ms))
         self._generation += 1
-        self._recount()
-        self.advance_log_start(self._segments[0].base_offset)
+        self.advance_log_start(self._segments.first.base_offset)
         return count
 
     def due_removals(self, now_ms: i64) -> list[RemovalJob]:
@@ -851,7 +623,7 @@ class Log:
             return
         try:
             self.producers.take_snapshot(sync=True)
-            for segment in self._segments:
+            for segment in self._segments.all():
                 segment.become_inactive()
             self.persist_epochs()
             self.flush(now_ms)
@@ -862,9 +634,5 @@ class Log:
     def abandon(self) -> None:
         """Closes the files as they are, without a write: after a failure, or before the folder is deleted."""
         self.is_closed = True
-        for segment in self._segments:
+        for segment in self._segments.all():
             segment.discard()
-
-
-def _first_offset(aborted: AbortedTransaction) -> int:
-    return aborted.first_offset

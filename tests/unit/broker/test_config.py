@@ -2,9 +2,9 @@
 
 import pytest
 
-from mainstem.broker.config import BrokerConfig, ConfigError, Endpoint
+from mainstem.broker.config import EFFECTIVE, BrokerConfig, ConfigError, Endpoint
+from mainstem.broker.settings import INTERNAL_SETTINGS, SETTINGS
 from mainstem.storage.properties import parse_properties
-from mainstem.broker.settings import SETTINGS
 
 MINIMAL = {
     "process.roles": "broker,controller",
@@ -78,3 +78,7 @@ def test_properties_are_read_as_java_reads_them() -> None:
         "esc=aped": "A\tb\\",
         "key": "",
     }
+
+
+def test_every_setting_with_an_effect_is_one_that_kafka_has() -> None:
+    assert set(SETTINGS) | set(INTERNAL_SETTINGS) >= EFFECTIVE

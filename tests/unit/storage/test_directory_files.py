@@ -18,8 +18,8 @@ from mainstem.storage.meta_properties import (
     read_meta_properties,
     write_meta_properties,
 )
-from mainstem.storage.properties import parse_properties
 from mainstem.storage.partition_metadata import format_topic_id, parse_topic_id, read_topic_id, write_topic_id
+from mainstem.storage.properties import parse_properties
 
 KAFKA_META = b"""#
 #Sun Nov 15 22:40:25 UTC 2026

@@ -84,7 +84,9 @@ def _find(
         case -5 | -6:  # tiered
             pass
         case _:
-            found = log.max_timestamp() if timestamp == _MAX_TIMESTAMP else log.offset_for_timestamp(timestamp, upper_bound)
+            found = (
+                log.max_timestamp() if timestamp == _MAX_TIMESTAMP else log.offset_for_timestamp(timestamp, upper_bound)
+            )
             if found is not None and found.offset < upper_bound:
                 answer.offset = found.offset
                 answer.timestamp = found.timestamp

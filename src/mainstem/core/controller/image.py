@@ -90,6 +90,8 @@ class ClusterImage:
     def __init__(self) -> None:
         self.topics: dict[str, TopicState] = {}
         self.topics_by_id: dict[bytes, TopicState] = {}
+        self.similar_names: dict[str, dict[str, None]] = {}
+        """Topics by their name with dots as underscores, where it has any: metrics cannot tell those apart."""
         self.brokers: dict[int, BrokerState] = {}
         self.controllers: dict[int, ControllerState] = {}
         self.configs: dict[Resource, dict[str, str]] = {}
@@ -186,6 +188,8 @@ class ClusterImage:
         topic = TopicState(record.name, record.topic_id)
         self.topics[record.name] = topic
         self.topics_by_id[record.topic_id] = topic
+        if "." in record.name or "_" in record.name:
+            self.similar_names.setdefault(record.name.replace(".", "_"), {})[record.name] = None
         delta.topics[record.topic_id] = None
 
     def _known_topic(self, topic_id: bytes, record: Message) -> TopicState:
@@ -227,6 +231,9 @@ class ClusterImage:
         topic = self._known_topic(record.topic_id, record)
         del self.topics_by_id[topic.topic_id]
         del self.topics[topic.name]
+        similar = self.similar_names.get(topic.name.replace(".", "_"))
+        if similar is not None and similar.pop(topic.name, "") is None and not similar:
+            del self.similar_names[topic.name.replace(".", "_")]
         self.partition_count -= len(topic.partitions)
         for index in topic.partitions:
             delta.partitions.pop((topic.topic_id, index), None)
@@ -395,8 +402,10 @@ class ClusterImage:
                 yield ClientQuotaRecord(entity=parts, key=key, value=value, remove=False)
 
 
-_TRANSACTION_ENDS: Final[frozenset[type[Message]]] = frozenset(
-    {EndTransactionRecord, AbortTransactionRecord, BeginTransactionRecord}
+_TRANSACTION_ENDS: Final[tuple[type[Message], ...]] = (
+    EndTransactionRecord,
+    AbortTransactionRecord,
+    BeginTransactionRecord,
 )
 
 _REPLAY: Final[dict[type, Callable[[ClusterImage, Any, ImageDelta], None]]] = {

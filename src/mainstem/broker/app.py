@@ -1,0 +1,248 @@
+"""One node: it joins the machines, the files and the sockets, and owns their start and stop.
+
+Everything it needs of the world comes in: the loop, the file system, the clock and the randomness. Start, in order:
+the metadata quorum is loaded and leads; the listeners are bound; the broker registers and catches up with the
+metadata, opening its logs and taking its terms of leadership; then it serves. A clean stop is the reverse.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from random import Random
+
+from mainstem.broker.apis import served
+from mainstem.broker.clock import Clock
+from mainstem.broker.config import BrokerConfig, Endpoint
+from mainstem.broker.drivers.controller import (
+    ActiveController,
+    Carry,
+    ControllerChannel,
+    carry_directly,
+    controller_settings,
+)
+from mainstem.broker.drivers.groups import Groups
+from mainstem.broker.drivers.lifecycle import BrokerIdentity, BrokerLifecycle
+from mainstem.broker.drivers.quorum import MetadataQuorum, QuorumSettings
+from mainstem.broker.features import Features
+from mainstem.broker.fetch_sessions import FetchSessions
+from mainstem.broker.housekeeping import Housekeeping
+from mainstem.broker.partitions import Partitions
+from mainstem.broker.router import Router
+from mainstem.broker.topic_creation import TopicCreation
+from mainstem.core.controller.image import ClusterImage, ImageDelta
+from mainstem.core.controller.states import PartitionState
+from mainstem.net.listener import Listener
+from mainstem.net.receive import SharedBuffer
+from mainstem.protocol.api import APIS
+from mainstem.protocol.api import Listener as ListenerKind
+from mainstem.storage.fs import FileSystem
+
+log = logging.getLogger(__name__)
+
+MetadataListener = Callable[[ClusterImage, ImageDelta], None]
+
+
+class Broker:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        fs: FileSystem,
+        clock: Clock,
+        rng: Random,
+        config: BrokerConfig,
+        cluster_id: str,
+        *,
+        open_files_max: int = 10_000,
+        on_fatal: Callable[[BaseException], None] = lambda error: None,
+        carry: Carry = carry_directly,
+    ) -> None:
+        """`carry` is how messages reach the controller; a simulator puts its own in."""
+        self.loop = loop
+        self.fs = fs
+        self.clock = clock
+        self.rng = rng
+        self.config = config
+        self.node_id = config.node_id
+        self.cluster_id = cluster_id
+        self.broker_epoch = -1
+        self.image = ClusterImage()
+        """Committed metadata, as far as this broker has followed it."""
+        self.features = Features()
+        self.fetch_max_bytes = config.get_int("fetch.max.bytes", at_least=1024)
+        self.fetch_sessions = FetchSessions(
+            config.get_int("max.incremental.fetch.session.cache.slots"), rng, clock.wall_ms
+        )
+        self.partitions = Partitions(
+            loop,
+            fs,
+            clock,
+            rng,
+            node_id=config.node_id,
+            cluster_id=cluster_id,
+            log_dirs=config.log_dirs,
+            settings=config.given,
+            open_files_max=open_files_max,
+            producer_expiration_ms=config.get_int("producer.id.expiration.ms", at_least=1),
+        )
+        metadata = next(one for one in self.partitions.dirs.directories if one.path == config.metadata_dir)
+        self._quorum = MetadataQuorum(
+            loop, fs, clock, QuorumSettings.from_config(config, metadata.directory_id), on_fatal
+        )
+        self._controller = ActiveController(
+            loop,
+            clock,
+            rng,
+            self._quorum,
+            controller_settings(config, cluster_id),
+            idle_interval_ms=config.get_int("metadata.max.idle.interval.ms", at_least=0),
+        )
+        self.controller = ControllerChannel(self._controller.handle, carry)
+        self.groups = Groups(self)
+        self._lifecycle: BrokerLifecycle | None = None
+        self.topic_creation = TopicCreation(self)
+        self.housekeeping = Housekeeping(loop, clock, config, self.partitions)
+        self.metadata_listeners: list[MetadataListener] = [self.groups.follow]
+        """Told of each change, in order, after the partitions have followed it."""
+        self.groups = Groups(self)
+        self.metadata_listeners.append(self.groups.follow)
+        self._router = Router(self, served())
+        self._shared = SharedBuffer()
+        self._listeners: dict[str, Listener] = {}
+        self._topics_awaited: dict[str, list[asyncio.Future[None]]] = {}
+
+    # Start and stop
+
+    async def start(self) -> None:
+        """Returns when clients are served. ValueError or OSError where that cannot be."""
+        started = self.loop.time()
+        await self.loop.run_in_executor(None, self._quorum.load, [self._controller.image])
+        self._quorum.follow(self.follow)
+        await self._quorum.start()
+        self.image = self._quorum.image
+        await self.partitions.load(self.image)
+        await self._controller.activate()
+        await self.bind()
+        self._lifecycle = BrokerLifecycle(
+            self.loop,
+            self.rng,
+            self.controller,
+            BrokerIdentity(
+                node_id=self.node_id,
+                cluster_id=self.cluster_id,
+                endpoints=[(one.listener, one.host, one.port) for one in self.advertised],
+                directories=[one.directory_id for one in self.partitions.dirs.online],
+                rack=self.config.get("broker.rack"),
+                previous_epoch=self.partitions.dirs.previous_broker_epoch,
+            ),
+            lambda: self._quorum.published_end - 1,
+            heartbeat_interval_ms=self.config.get_int("broker.heartbeat.interval.ms", at_least=1),
+        )
+        self.broker_epoch = await self._lifecycle.register()
+        await self._lifecycle.unfence()
+        await self.serve()
+        self.housekeeping.start()
+        log.info(
+            "serving",
+            extra={
+                "node": self.node_id,
+                "cluster": self.cluster_id,
+                "partitions": len(self.partitions),
+                "start_ms": int((self.loop.time() - started) * 1000),
+            },
+        )
+
+    async def stop(self) -> None:
+        """The clean stop: leadership is handed over, every log is closed and marked so."""
+        if self._lifecycle is not None:
+            await self._lifecycle.shut_down()
+        self.close_listeners()
+        self.groups.close()
+        await self.housekeeping.stop()
+        self._controller.stop()
+        await self._quorum.stop()
+        self.partitions.close(self.broker_epoch)
+
+    # Metadata
+
+    async def follow(self, image: ClusterImage, delta: ImageDelta, offset: int) -> None:
+        """Takes over a change of the committed metadata."""
+        self.image = image
+        self.features.update(image, offset)
+        await self.partitions.apply(image, delta)
+        for listener in self.metadata_listeners:
+            listener(image, delta)
+        for topic in [name for name in self._topics_awaited if name in image.topics]:
+            for waiting in self._topics_awaited.pop(topic):
+                if not waiting.done():
+                    waiting.set_result(None)
+
+    async def caught_up_with_topic(self, topic: str) -> None:
+        """Returns when the metadata followed so far has the topic."""
+        if topic not in self.image.topics:
+            waiting = self.loop.create_future()
+            self._topics_awaited.setdefault(topic, []).append(waiting)
+            await waiting
+
+    def nodes(self, listener_name: str) -> list[tuple[int, str, int, str | None]]:
+        """The brokers that clients of a listener may connect to: id, host, port, rack."""
+        found = []
+        for broker in self.image.brokers.values():
+            if not broker.fenced:
+                for endpoint in broker.end_points:
+                    if endpoint.name == listener_name:
+                        found.append((broker.broker_id, endpoint.host, endpoint.port, broker.rack))
+        return found
+
+    def offline_replicas(self, state: PartitionState) -> list[int]:
+        """The replicas of a partition that are on no broker that serves, or in a directory that does not."""
+        offline = []
+        for replica in state.replicas:
+            broker = self.image.brokers.get(replica)
+            if broker is None or broker.fenced or not broker.has_online_directory(state.directory_of(replica)):
+                offline.append(replica)
+        return offline
+
+    def advertised_apis(self, listener_name: str) -> dict[int, tuple[int, int]]:
+        """The versions told to clients of a listener: those served, but Produce from 0 (KAFKA-18659)."""
+        kind = ListenerKind.CONTROLLER if listener_name in self.config.controller_listeners else ListenerKind.BROKER
+        ranges: dict[int, tuple[int, int]] = {}
+        for key, route in self._router.routes.items():
+            advertised = APIS[key].advertised(kind)
+            if advertised is not None:
+                first, last = advertised
+                ranges[key] = (min(first, route.min_version), min(last, route.max_version))
+        return ranges
+
+    # Listeners
+
+    async def bind(self) -> None:
+        """Opens the listening sockets without serving them yet: ports that were free ones are known now."""
+        for endpoint in self.config.listeners:
+            listener = Listener(
+                self.loop,
+                endpoint.listener,
+                self._router.dispatch,
+                self._shared,
+                max_frame_bytes=self.config.get_int("socket.request.max.bytes", at_least=1),
+                max_connections=self.config.get_int("max.connections", at_least=0),
+            )
+            await listener.open(endpoint.host, endpoint.port)
+            self._listeners[endpoint.listener] = listener
+
+    async def serve(self) -> None:
+        for listener in self._listeners.values():
+            await listener.serve()
+
+    @property
+    def advertised(self) -> list[Endpoint]:
+        """Where clients are told to connect: a listener bound to a free port is told with the port it got."""
+        return [
+            Endpoint(each.listener, each.host, each.port or self._listeners[each.listener].port)
+            for each in self.config.advertised
+            if each.listener not in self.config.controller_listeners
+        ]
+
+    def close_listeners(self) -> None:
+        for listener in self._listeners.values():
+            listener.close()
+        self._router.close()
