@@ -12,7 +12,15 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from mainstem.broker.config import BrokerConfig
-from mainstem.broker.config_view import KINDS, THROTTLES, ConfigView, is_updatable, kind_of, synonyms_of
+from mainstem.broker.config_view import (
+    KINDS,
+    THROTTLES,
+    ConfigView,
+    is_updatable,
+    is_whole_number,
+    kind_of,
+    synonyms_of,
+)
 from mainstem.broker.settings import SETTINGS
 from mainstem.core.log.config import TOPIC_CONFIGS, ConfigKey, server_defaults
 from mainstem.protocol.errors import ErrorCode, RemoteError
@@ -184,12 +192,10 @@ def _check_value(name: str, value: str) -> None:
         raise _invalid(f"{name}={value} is not allowed: true or false")
     if kind in (KINDS["int"], KINDS["short"], KINDS["long"]):
         bits = {KINDS["int"]: 31, KINDS["short"]: 15, KINDS["long"]: 63}[kind]
-        try:
-            number = int(text)
-        except ValueError:
-            raise _invalid(f"{name}={value} is not allowed: a whole number") from None
+        if not is_whole_number(text):
+            raise _invalid(f"{name}={value} is not allowed: a whole number")
         least = _AT_LEAST.get(synonyms_of(name)[-1], -(1 << bits))
-        if not least <= number < 1 << bits:
+        if not least <= int(text) < 1 << bits:
             raise _invalid(f"{name}={value} is not allowed: from {least} to {(1 << bits) - 1}")
     elif kind == KINDS["double"]:
         try:
@@ -236,5 +242,6 @@ def _check_together(settings: Mapping[str, str]) -> None:
 def _check_threads(before: Mapping[str, str], after: Mapping[str, str]) -> None:
     for name in _THREADS:
         old, new = _number(before, name), _number(after, name)
-        if new != old and not old // 2 <= new <= old * 2:
-            raise _invalid(f"{name}={new} is not allowed at once: it is {old}, so from {old // 2} to {old * 2}")
+        least = max(old // 2, 1)
+        if new != old and not least <= new <= old * 2:
+            raise _invalid(f"{name}={new} is not allowed at once: it is {old}, so from {least} to {old * 2}")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from mainstem.broker.config_changes import check_broker_change
-from mainstem.broker.config_view import ConfigView
+from mainstem.broker.config_view import ConfigView, is_whole_number
 from mainstem.core.controller.image import BROKER, CLIENT_METRICS, GROUP, TOPIC
 from mainstem.protocol.errors import ErrorCode, RemoteError
 
@@ -100,17 +100,16 @@ def check_broker_resource(
     if name:
         check_this_node(broker, name)
     stored = broker.image.config(BROKER, str(broker.node_id) if name else "")
-    view = ConfigView(broker.config, broker.image, broker.node_id)
+    view = ConfigView(broker.config.given, broker.image, broker.node_id)
     check_broker_change(view, not name, changed(stored))
 
 
 def check_this_node(broker: "Broker", name: str) -> None:
-    try:
-        node_id = int(name)
-    except ValueError:
-        raise RemoteError(ErrorCode.INVALID_REQUEST, f"'{name}' is no node's id, which is a number") from None
-    if node_id != broker.node_id:
-        raise RemoteError(ErrorCode.INVALID_REQUEST, f"this is node {broker.node_id}, not {node_id}")
+    """RemoteError where a resource's name is not the id of this node."""
+    if not is_whole_number(name):
+        raise RemoteError(ErrorCode.INVALID_REQUEST, f"'{name}' is no node's id, which is a number")
+    if int(name) != broker.node_id:
+        raise RemoteError(ErrorCode.INVALID_REQUEST, f"this is node {broker.node_id}, not {int(name)}")
 
 
 def check_type(resource_type: int) -> None:

@@ -18,7 +18,6 @@ from enum import IntEnum
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from mainstem.broker.config import BrokerConfig
 from mainstem.broker.settings import SETTINGS
 from mainstem.core.controller.image import BROKER, CLIENT_METRICS, GROUP, TOPIC, ClusterImage
 from mainstem.core.log.config import TOPIC_CONFIGS, ConfigType, LogConfig, server_defaults
@@ -120,6 +119,11 @@ _CLIENT_METRICS: Final = {"interval.ms": ("int", "300000"), "match": ("list", ""
 _WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]+")
 
 
+def is_whole_number(text: str) -> bool:
+    """As Java reads one; Python would take more, such as underscores and spaces."""
+    return _WHOLE_NUMBER.fullmatch(text) is not None
+
+
 def synonyms_of(name: str, with_listener: bool = True) -> tuple[str, ...]:
     """The settings that give a broker's setting its value, the one that counts most first."""
     found = _SYNONYMS.get(name)
@@ -153,7 +157,7 @@ def format_value(kind: int, text: str) -> str:
         case 1:
             return stripped.lower()
         case 3 | 4 | 5:
-            return str(int(stripped)) if _WHOLE_NUMBER.fullmatch(stripped) else stripped
+            return str(int(stripped)) if is_whole_number(stripped) else stripped
         case 6:
             try:
                 return format_double(float(stripped))
@@ -182,9 +186,9 @@ def format_double(number: float) -> str:
 class ConfigView:
     """The settings of one broker at one moment; made for a request and thrown away."""
 
-    def __init__(self, config: BrokerConfig, image: ClusterImage, node_id: int) -> None:
+    def __init__(self, given: Mapping[str, str], image: ClusterImage, node_id: int) -> None:
         self._image = image
-        self._file = {**config.given, "node.id": str(node_id), "broker.id": str(node_id)}
+        self._file = {**given, "node.id": str(node_id), "broker.id": str(node_id)}
         self._dynamic = _effective(image.config(BROKER, str(node_id)))
         self._default = _effective(image.config(BROKER, ""))
 

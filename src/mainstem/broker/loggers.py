@@ -48,7 +48,7 @@ def check(changes: list[tuple[str, int, str | None]]) -> None:
         if operation in (_APPEND, _SUBTRACT):
             raise RemoteError(ErrorCode.INVALID_REQUEST, "a logger's level is set or deleted, not added to")
         if operation not in (_SET, _DELETE):
-            raise RemoteError(ErrorCode.UNKNOWN_SERVER_ERROR, f"there is no operation {operation}")
+            raise RemoteError(ErrorCode.UNKNOWN_SERVER_ERROR, "")
         if name not in known:
             raise RemoteError(ErrorCode.INVALID_CONFIG, f"there is no logger {name}")
         if operation == _DELETE and name == ROOT:

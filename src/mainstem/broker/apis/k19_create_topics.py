@@ -24,11 +24,11 @@ MAX_VERSION = 7
 
 
 async def handle(broker: "Broker", context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
-    answer = await forward(broker, context, request, CreateTopicsResponse)
+    answer = await forward(broker, context, request, CreateTopicsResponse, request.timeout_ms)
     if isinstance(answer, RemoteError):
         return CreateTopicsResponse(
             topics=[
-                CreatableTopicResult(name=topic.name, error_code=answer.code, error_message=answer.message)
+                CreatableTopicResult(name=topic.name, error_code=answer.code, error_message=answer.message or None)
                 for topic in request.topics
             ]
         )

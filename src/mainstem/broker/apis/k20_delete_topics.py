@@ -24,13 +24,15 @@ MAX_VERSION = 6
 
 
 async def handle(broker: "Broker", context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    answer = await forward(broker, context, request, DeleteTopicsResponse)
+    answer = await forward(broker, context, request, DeleteTopicsResponse, request.timeout_ms)
     if isinstance(answer, RemoteError):
         wanted: list[tuple[str | None, bytes]] = [(name, ZERO_UUID) for name in request.topic_names]
         wanted += [(topic.name, topic.topic_id) for topic in request.topics]
         return DeleteTopicsResponse(
             responses=[
-                DeletableTopicResult(name=name, topic_id=topic_id, error_code=answer.code, error_message=answer.message)
+                DeletableTopicResult(
+                    name=name, topic_id=topic_id, error_code=answer.code, error_message=answer.message or None
+                )
                 for name, topic_id in wanted
             ]
         )

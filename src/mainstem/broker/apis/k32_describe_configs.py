@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mainstem.broker import loggers
+from mainstem.broker.config_requests import BROKER_LOGGER, check_this_node
 from mainstem.broker.config_view import ConfigView, Entry, Source
 from mainstem.broker.context import RequestContext
 from mainstem.broker.topic_creation import is_legal_name
@@ -29,17 +30,15 @@ API_KEY = 32
 MIN_VERSION = 1
 MAX_VERSION = 4
 
-BROKER_LOGGER = 8
-
 
 def handle(broker: "Broker", context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    view = ConfigView(broker.config, broker.image, broker.node_id)
+    view = ConfigView(broker.config.given, broker.image, broker.node_id)
     results = []
     for resource in request.resources:
         try:
             entries = _find(broker, view, resource)
         except RemoteError as error:
-            results.append(_result(resource, error.code, error.message or None, []))
+            results.append(_result(resource, error.code, error.message, []))
             continue
         if resource.configuration_keys:
             keys = set(resource.configuration_keys)
@@ -52,7 +51,7 @@ def handle(broker: "Broker", context: RequestContext, request: DescribeConfigsRe
 def _result(
     resource: DescribeConfigsResource,
     code: ErrorCode,
-    message: str | None,
+    message: str,
     configs: list[DescribeConfigsResourceResult],
 ) -> DescribeConfigsResult:
     return DescribeConfigsResult(
@@ -98,23 +97,14 @@ def _topic(broker: "Broker", view: ConfigView, name: str) -> list[Entry]:
 def _broker(broker: "Broker", view: ConfigView, name: str) -> list[Entry]:
     if not name:
         return view.broker_defaults()
-    _check_this_broker(broker, name)
+    check_this_node(broker, name)
     return view.broker()
-
-
-def _check_this_broker(broker: "Broker", name: str) -> None:
-    try:
-        node_id = int(name)
-    except ValueError:
-        raise RemoteError(ErrorCode.INVALID_REQUEST, f"'{name}' is no broker's id, which is a number") from None
-    if node_id != broker.node_id:
-        raise RemoteError(ErrorCode.INVALID_REQUEST, f"this is broker {broker.node_id}, not {node_id}")
 
 
 def _loggers(broker: "Broker", view: ConfigView, name: str) -> list[Entry]:
     if not name:
         raise RemoteError(ErrorCode.INVALID_REQUEST, "loggers are those of a broker: its id is missing")
-    _check_this_broker(broker, name)
+    check_this_node(broker, name)
     return [Entry(logger, level, Source.LOGGER) for logger, level in loggers.levels().items()]
 
 

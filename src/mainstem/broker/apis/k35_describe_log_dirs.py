@@ -42,7 +42,7 @@ def handle(broker: "Broker", context: RequestContext, request: DescribeLogDirsRe
 
 def cordoned_directories(broker: "Broker") -> list[str]:
     """The directories that take no new partitions, by the setting in force; `*` is all."""
-    view = ConfigView(broker.config, broker.image, broker.node_id)
+    view = ConfigView(broker.config.given, broker.image, broker.node_id)
     paths = [part.strip() for part in (view.get("cordoned.log.dirs") or "").split(",") if part.strip()]
     return list(broker.config.log_dirs) if paths == ["*"] else paths
 

@@ -22,11 +22,13 @@ MAX_VERSION = 3
 async def handle(
     broker: "Broker", context: RequestContext, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
-    answer = await forward(broker, context, request, CreatePartitionsResponse)
+    answer = await forward(broker, context, request, CreatePartitionsResponse, request.timeout_ms)
     if isinstance(answer, RemoteError):
         return CreatePartitionsResponse(
             results=[
-                CreatePartitionsTopicResult(name=topic.name, error_code=answer.code, error_message=answer.message)
+                CreatePartitionsTopicResult(
+                    name=topic.name, error_code=answer.code, error_message=answer.message or None
+                )
                 for topic in request.topics
             ]
         )

@@ -27,14 +27,16 @@ _ERROR_OF_ALL_FROM = 1
 
 
 async def handle(broker: "Broker", context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
-    answer = await forward(broker, context, request, ElectLeadersResponse)
+    answer = await forward(broker, context, request, ElectLeadersResponse, request.timeout_ms)
     if isinstance(answer, RemoteError):
         failed = ElectLeadersResponse(
             replica_election_results=[
                 ReplicaElectionResult(
                     topic=topic.topic,
                     partition_result=[
-                        PartitionResult(partition_id=index, error_code=answer.code, error_message=answer.message)
+                        PartitionResult(
+                            partition_id=index, error_code=answer.code, error_message=answer.message or None
+                        )
                         for index in topic.partitions
                     ],
                 )

@@ -26,11 +26,11 @@ MAX_VERSION = 1
 async def handle(
     broker: "Broker", context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
-    answer = await forward(broker, context, request, AlterPartitionReassignmentsResponse)
+    answer = await forward(broker, context, request, AlterPartitionReassignmentsResponse, request.timeout_ms)
     if isinstance(answer, RemoteError):
         return AlterPartitionReassignmentsResponse(
             error_code=answer.code,
-            error_message=answer.message,
+            error_message=answer.message or None,
             responses=[
                 ReassignableTopicResponse(
                     name=topic.name,
@@ -38,7 +38,7 @@ async def handle(
                         ReassignablePartitionResponse(
                             partition_index=partition.partition_index,
                             error_code=answer.code,
-                            error_message=answer.message,
+                            error_message=answer.message or None,
                         )
                         for partition in topic.partitions
                     ],

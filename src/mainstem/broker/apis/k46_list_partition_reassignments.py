@@ -23,5 +23,7 @@ async def handle(
 ) -> ListPartitionReassignmentsResponse:
     answer = await forward(broker, context, request, ListPartitionReassignmentsResponse)
     if isinstance(answer, RemoteError):
-        return ListPartitionReassignmentsResponse(error_code=answer.code, error_message=answer.message, topics=[])
+        return ListPartitionReassignmentsResponse(
+            error_code=answer.code, error_message=answer.message or None, topics=[]
+        )
     return answer

@@ -21,5 +21,5 @@ MAX_VERSION = 2
 async def handle(broker: "Broker", context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     answer = await forward(broker, context, request, UpdateFeaturesResponse)
     if isinstance(answer, RemoteError):
-        return UpdateFeaturesResponse(error_code=answer.code, error_message=answer.message)
+        return UpdateFeaturesResponse(error_code=answer.code, error_message=answer.message or None)
     return answer

@@ -41,7 +41,8 @@ def _describe(broker: "Broker", topic: str, index: int) -> PartitionResponse:
         answer.active_producers = _producers(broker.partitions.find(topic, index))
     except RemoteError as error:
         answer.error_code = error.code
-        answer.error_message = error.message
+        if topic not in broker.image.topics:
+            answer.error_message = error.message
     return answer
 
 

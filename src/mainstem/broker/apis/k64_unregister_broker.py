@@ -20,5 +20,5 @@ async def handle(
 ) -> UnregisterBrokerResponse:
     answer = await forward(broker, context, request, UnregisterBrokerResponse)
     if isinstance(answer, RemoteError):
-        return UnregisterBrokerResponse(error_code=answer.code, error_message=answer.message)
+        return UnregisterBrokerResponse(error_code=answer.code, error_message=answer.message or None)
     return answer
