@@ -1,7 +1,7 @@
 """Every setting that Kafka 4.3's broker knows: name, type, default, and whether it may change while running.
 
 Facts about Kafka, kept as data. A default of None means that there is none. Which settings have an effect here is
-said where they are read, and in docs/configuration.md.
+said by `EFFECTIVE` in `config`.
 """
 
 from typing import Final, NamedTuple
@@ -387,9 +387,6 @@ _TABLE: Final = (
 SETTINGS: Final[dict[str, Setting]] = {row[0]: Setting(*row) for row in _TABLE}
 
 INTERNAL_SETTINGS: Final[dict[str, Setting]] = {
-    row[0]: Setting(*row)
-    for row in (
-        ("producer.id.expiration.check.interval.ms", "int", "600000", False),
-    )
+    row[0]: Setting(*row) for row in (("producer.id.expiration.check.interval.ms", "int", "600000", False),)
 }
 """Settings that Kafka reads but does not list."""

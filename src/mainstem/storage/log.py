@@ -394,8 +394,8 @@ class Log(ReadableLog):
             )
         if offset <= self.log_start:
             return False
+        # Kafka moves the recovery point along; but what lies below is no more durable for it (D4).
         self.log_start = offset
-        self.recovery_point = max(self.recovery_point, offset)
         self.epochs.truncate_from_start(offset)
         self.producers.on_log_start(offset)
         self._update_first_unstable()
@@ -535,7 +535,8 @@ class Log(ReadableLog):
         self.log_start = min(self.log_start, offset)
         self.epochs.truncate_from_end(offset)
         self.producers.reload(kept[0].base_offset, offset, now_ms)
-        replay_producers(self._segments.all(), self.producers, offset, False)
+        replay_producers(self._segments.all(), self.producers, offset, True)
+        self.producers.take_snapshot(sync=False)
         self.producers.states.on_high_watermark(self.high_watermark)
         self._update_first_unstable()
         self._fs.sync_directory(self.directory)
@@ -588,6 +589,7 @@ class Log(ReadableLog):
             return 0
         if count == len(self._segments):
             self._roll_to(self.log_end, now_ms)
+        self.producers.sync()
         gone = self._segments.take_first(count)
         paths: list[str] = []
         for segment in gone:

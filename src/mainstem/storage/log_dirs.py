@@ -17,8 +17,9 @@ checkpoint files, and closes everything at a clean stop. Rules:
   and a partition created under the name of a deleted one first removes what the checkpoint files say about the old
   one.
 
-What blocks is a job (`Collected.write`, `Removal.run`): made on the event loop, run in an executor, one at a time for
-each directory; its OSError goes to `take_offline`. `checkpoint` and `remove_deleted` do all of it in one go.
+What blocks is a job (`Collected.write`, `Removal.run`): made on the event loop, run in an executor; its OSError goes to
+`take_offline`. A job that is out of date when it runs does nothing. `checkpoint` and `remove_deleted` do all of it in
+one go.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -79,10 +80,11 @@ class Collected:
     directory: LogDirectory
     name: str
     offsets: Mapping[TopicPartition, int]
+    number: int
 
     def write(self) -> None:
-        """Blocks; OSError where the directory is to go offline."""
-        self.directory.write_checkpoint(self.name, self.offsets)
+        """Blocks; OSError where the directory is to go offline. Does nothing where it is out of date by then."""
+        self.directory.write_checkpoint(self.name, self.offsets, self.number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,9 +263,10 @@ class LogDirs(Generic[LogT]):
 
     def _forget_checkpoints(self, directory: LogDirectory, key: TopicPartition) -> None:
         """The old recovery point of a deleted partition would call the unsynced tail of the new one damaged (D4)."""
-        for name, offsets in directory.checkpoints.items():
+        directory.supersede()
+        for name, offsets in list(directory.checkpoints.items()):
             if key in offsets:
-                directory.write_checkpoint(name, self._offsets(directory, name))
+                self._collect(directory, name).write()
 
     def delete(self, topic: str, partition: int, now_ms: int) -> None:
         """Takes the partition out of sight, durably; its bytes go after the delay."""
@@ -335,7 +338,10 @@ class LogDirs(Generic[LogT]):
 
     def collect(self, name: str) -> list[Collected]:
         """What one of the checkpoint files should say now, for each directory. Does not block."""
-        return [Collected(directory, name, self._offsets(directory, name)) for directory in self.online]
+        return [self._collect(directory, name) for directory in self.online]
+
+    def _collect(self, directory: LogDirectory, name: str) -> Collected:
+        return Collected(directory, name, self._offsets(directory, name), directory.next_number())
 
     def _offsets(self, directory: LogDirectory, name: str) -> dict[TopicPartition, int]:
         known = directory.checkpoints[name]
@@ -363,18 +369,19 @@ class LogDirs(Generic[LogT]):
         """Before a truncation to `offset`: what is written there afterwards is not durable. Blocks if need be."""
         key = (topic, partition)
         directory = self._homes[key]
+        directory.supersede()
         if directory.checkpoints[RECOVERY_POINTS].get(key, 0) > offset:
             offsets = self._offsets(directory, RECOVERY_POINTS)
             offsets[key] = min(offsets[key], offset)
             try:
-                directory.write_checkpoint(RECOVERY_POINTS, offsets)
+                directory.write_checkpoint(RECOVERY_POINTS, offsets, directory.next_number())
             except OSError as error:
                 self.take_offline(directory, error)
                 raise StorageError(directory.path, str(error)) from error
 
     def _write_checkpoint(self, directory: LogDirectory, name: str) -> None:
         try:
-            directory.write_checkpoint(name, self._offsets(directory, name))
+            self._collect(directory, name).write()
         except OSError as error:
             self.take_offline(directory, error)
 

@@ -5,9 +5,9 @@ Which snapshots are there is as visible as any other file, so the rules are Kafk
   where the state has not moved since the last one.
 - One goes with its segment. After a load, what belongs to no segment goes too, except the newest, if it lies past the
   last segment's base.
-- One past the log end is removed unread. Kafka also removes those at or before the log start, and writes none there,
-  and so forgets every producer when all records are deleted before a restart (T1), and what it recovers depends on how
-  often it does (D3): these we keep, until their segments go.
+- One past the log end or before the first segment is removed unread. Kafka also removes those at or before the log
+  start, and writes none there, and so forgets every producer when all records are deleted before a restart (T1), and
+  what it recovers depends on how often it does (D3): these we keep, until their segments go.
 - One that cannot be read is removed and an older one taken; the rest of the state comes from the batches after it.
 """
 
@@ -80,6 +80,16 @@ class ProducerStore:
         self._unsynced = []
         return unsynced
 
+    def sync(self) -> None:
+        """Makes every snapshot durable, before the segments go that it could be made from again. Blocks."""
+        for path in self.take_unsynced():
+            file = self._fs.open(path)
+            try:
+                file.sync()
+            finally:
+                file.close()
+            self._fs.sync_directory(self._directory)
+
     def remove(self, offset: i64) -> None:
         if offset in self._snapshots:
             self._snapshots.remove(offset)
@@ -108,7 +118,7 @@ class ProducerStore:
         The caller applies the batches from `states.end_offset` on, also those below the log start that are there.
         """
         for offset in list(self._snapshots):
-            if offset > log_end:
+            if offset > log_end or offset < first_offset:
                 self.remove(offset)
         if log_end == self.states.end_offset:
             return
