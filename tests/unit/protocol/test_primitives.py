@@ -5,14 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstem.protocol.errors import RemoteError
-from mainstem.protocol.primitives import (
-    METADATA_TOPIC_ID,
-    Cursor,
-    read_uvarint,
-    uuid_from_text,
-    uuid_to_text,
-    uvarint,
-)
+from mainstem.protocol.primitives import Cursor, read_uvarint, uvarint
+from mainstem.protocol.uuids import METADATA_TOPIC_ID, uuid_from_text, uuid_to_text
 
 
 @given(value=st.integers(0, 2**32 - 1))
