@@ -47,7 +47,7 @@ def test_uuids_come_back(uuid: bytes) -> None:
 
 @pytest.mark.parametrize("text", ["", "AAAA", "AAAAAAAAAAAAAAAAAAAAA!", "é" * 22, "A" * 44])
 def test_what_is_no_uuid_is_refused_by_name(text: str) -> None:
-    with pytest.raises(ValueError, match="is not a uuid"):
+    with pytest.raises(ValueError, match="is not an id"):
         uuid_from_text(text)
 
 
