@@ -318,13 +318,13 @@ class _Loader:
         return broken != ""
 
     def _remove_from(self, at: i64) -> None:
-        """Removes the segments from the `at`th on, the last first, so that a crash between two leaves no hole."""
+        """Removes the segments from the `at`th on, the last first, one by one: a crash between two leaves no hole."""
         gone = self.segments[at:]
         gone.reverse()
         self.segments = self.segments[:at]
         for segment in gone:
             segment.remove_files()
-        self._fs.sync_directory(self.directory)
+            self._fs.sync_directory(self.directory)
 
     def _drop_everything_below_log_start(self) -> None:
         """A log that ends before its own start holds nothing anyone may read."""
