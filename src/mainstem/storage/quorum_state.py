@@ -2,11 +2,12 @@
 
     {"leaderId":1,"leaderEpoch":1,"votedId":-1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":1}
 
-Written whole and durably before the election it describes has any effect (R2). Version 0, from before KIP-853, has no
-directory of the vote, and fields that nobody reads.
+Written whole and durably before the election it describes has any effect (R2). A quorum whose voters are not in the
+log (`kraft.version` 0) keeps version 0, which has them here and no directory of the vote.
 """
 
 import json
+from collections.abc import Sequence
 from typing import Final
 
 from mainstem.core.raft.election import NOBODY, ElectionState
@@ -29,12 +30,25 @@ def read_quorum_state(fs: FileSystem, folder: str) -> ElectionState | None:
     return parse_quorum_state(path, data)
 
 
-def write_quorum_state(fs: FileSystem, folder: str, state: ElectionState) -> None:
-    """Returns when it is durable. Blocks."""
-    write_file_durably(fs, f"{folder}/{NAME}", format_quorum_state(state))
+def write_quorum_state(
+    fs: FileSystem, folder: str, state: ElectionState, static_voters: Sequence[int] | None = None
+) -> None:
+    """Returns when it is durable; `static_voters` are those of a quorum that has none in its log. Blocks."""
+    write_file_durably(fs, f"{folder}/{NAME}", format_quorum_state(state, static_voters))
 
 
-def format_quorum_state(state: ElectionState) -> bytes:
+def format_quorum_state(state: ElectionState, static_voters: Sequence[int] | None = None) -> bytes:
+    if static_voters is not None:
+        old = {
+            "clusterId": "",
+            "leaderId": state.leader_id,
+            "leaderEpoch": state.epoch,
+            "votedId": state.voted_id,
+            "appliedOffset": 0,
+            "currentVoters": [{"voterId": voter} for voter in static_voters],
+            "data_version": 0,
+        }
+        return json.dumps(old, separators=(",", ":")).encode()
     fields = {
         "leaderId": state.leader_id,
         "leaderEpoch": state.epoch,
