@@ -235,6 +235,26 @@ def test_who_waits_is_told_when_leadership_is_lost() -> None:
     run(story)
 
 
+def test_news_of_an_older_epoch_changes_nothing() -> None:
+    """KAFKA-10614: loads and unloads may be heard of out of order."""
+
+    async def story() -> None:
+        s = Story()
+        await s.start(5)
+        await s.commit("g", 1)
+        shard = s.runtime.shard(0)
+        s.runtime.resigned(0, 4)
+        s.runtime.elected(0, 4, MemoryLog())
+        s.runtime.elected(0, 5, s.log)
+        assert s.runtime.shard(0) is shard
+        s.runtime.elected(0, 6, s.log)
+        assert s.runtime.shard(0) is not shard
+        await s.start(6)
+        assert await s.offset("g") == 1
+
+    run(story)
+
+
 def test_records_of_a_later_version_are_left_out_and_broken_ones_stop_the_load() -> None:
     async def story() -> None:
         log = MemoryLog()
