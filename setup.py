@@ -12,6 +12,7 @@ from setuptools import setup
 
 # One list, and nothing else decides what is compiled. A module belongs here when it runs per batch or per record.
 COMPILED = [
+    "src/mainstem/core/log/append_result.py",
     "src/mainstem/core/log/epochs.py",
     "src/mainstem/core/log/producers.py",
     "src/mainstem/core/log/validation.py",

@@ -3,7 +3,7 @@
 import time
 from random import Random
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -29,6 +29,16 @@ def create_topics(bootstrap: str) -> None:
             done.result(60)
         except KafkaException as error:
             raise AssertionError(f"{name}: {error}") from error
+
+
+def end_offsets(bootstrap: str) -> dict[str, int]:
+    """By topic, the high watermark of its partition."""
+    settings = {"group.id": "looking", "isolation.level": "read_uncommitted", "log_level": 0}
+    consumer = Consumer({"bootstrap.servers": bootstrap, **settings})
+    try:
+        return {topic: consumer.get_watermark_offsets(TopicPartition(topic, 0), 60)[1] for topic in TOPICS}
+    finally:
+        consumer.close()
 
 
 def produce_everything(bootstrap: str) -> None:

@@ -154,11 +154,13 @@ def batches_of(data: bytes) -> Iterator[Batch]:
         position += size
 
 
-def check_folder(files: Mapping[str, bytes], complete: bool = True, from_the_start: bool = True) -> list[Batch]:
+def check_folder(
+    files: Mapping[str, bytes], complete: bool = True, from_the_start: bool = True, log_start: int = 0
+) -> list[Batch]:
     """Raises AssertionError where a cleanly closed folder is not as it must be; returns its batches.
 
     `complete`: the indexes were closed, so they end with their last entry. `from_the_start`: nothing was removed from
-    the front, so that producer state can be worked out.
+    the front, so that producer state can be worked out. Epochs are known from `log_start` on.
     """
     bases = sorted(int(name[:20]) for name in files if name.endswith(".log"))
     assert bases, "no segment"
@@ -189,7 +191,7 @@ def check_folder(files: Mapping[str, bytes], complete: bool = True, from_the_sta
             if name.endswith(".snapshot"):
                 _check_snapshot(name, data, states, next_offset)
     if "leader-epoch-checkpoint" in files:
-        _check_epochs(files["leader-epoch-checkpoint"], found, next_offset)
+        _check_epochs(files["leader-epoch-checkpoint"], found, next_offset, log_start)
     return found
 
 
@@ -255,7 +257,7 @@ def _check_snapshot(name: str, data: bytes, states: Mapping[int, dict[int, Produ
     assert found == states[at], f"{name}: {found} where the log says {states[at]}"
 
 
-def _check_epochs(data: bytes, batches: list[Batch], log_end: int) -> None:
+def _check_epochs(data: bytes, batches: list[Batch], log_end: int, log_start: int) -> None:
     lines = data.decode().splitlines()
     assert lines[0] == "0"
     assert int(lines[1]) == len(lines) - 2
@@ -265,7 +267,7 @@ def _check_epochs(data: bytes, batches: list[Batch], log_end: int) -> None:
         assert start < next_start, entries
     assert not entries or entries[-1][1] <= log_end, f"{entries} past the log end {log_end}"
     for batch in batches:
-        if batch.leader_epoch >= 0:
+        if batch.leader_epoch >= 0 and batch.base_offset >= log_start:
             covering = [epoch for epoch, start in entries if start <= batch.base_offset]
             assert covering, f"no epoch for offset {batch.base_offset} in {entries}"
             assert covering[-1] == batch.leader_epoch, f"{batch.base_offset} has {batch.leader_epoch}: {entries}"

@@ -2,6 +2,7 @@
 
 from random import Random
 
+from mainstem.core.log.append_result import AppendResult
 from mainstem.core.log.config import LogConfig, parse_log_config
 from mainstem.core.log.producers import Origin
 from mainstem.protocol.batch import BatchView, iterate_batches
@@ -9,7 +10,7 @@ from mainstem.protocol.builder import BatchBuilder
 from mainstem.protocol.control import EndMarker, build_end_marker
 from mainstem.sim.disk import SimDisk
 from mainstem.storage.fs import FileSystem
-from mainstem.storage.log import AppendResult, Log
+from mainstem.storage.log import Log
 from mainstem.storage.open_files import OpenFiles
 from mainstem.storage.recovery import open_log
 

@@ -19,11 +19,12 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from mainstem.core.log.append_result import AppendResult
 from mainstem.core.log.config import LogConfig
 from mainstem.core.log.epochs import EpochEnd, LeaderEpochs
 from mainstem.core.log.producers import BatchMark, CompletedTransaction, Origin
-from mainstem.core.log.validation import BatchRules, ValidBatch, validate
-from mainstem.protocol.batch import HEADER_BYTES, NO_TIMESTAMP, BatchView
+from mainstem.core.log.validation import BatchRules, ValidBatch, replicated_batches, validate
+from mainstem.protocol.batch import NO_TIMESTAMP, BatchView
 from mainstem.protocol.control import EndMarker, parse_end_marker
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.storage import names
@@ -49,38 +50,6 @@ Jitter = Callable[[int], int]
 
 def no_jitter(bound: int) -> int:
     return 0
-
-
-class AppendResult:
-    """What was appended, or, for a retry, what had been."""
-
-    __slots__ = (
-        "base_offset",
-        "is_duplicate",
-        "last_offset",
-        "leader_epoch",
-        "log_append_time",
-        "log_start",
-        "records",
-    )
-
-    def __init__(
-        self,
-        base_offset: i64,
-        last_offset: i64,
-        log_append_time: i64,
-        log_start: i64,
-        leader_epoch: i64,
-        records: i64,
-        is_duplicate: bool,
-    ) -> None:
-        self.base_offset: i64 = base_offset
-        self.last_offset: i64 = last_offset
-        self.log_append_time: i64 = log_append_time
-        self.log_start: i64 = log_start
-        self.leader_epoch: i64 = leader_epoch
-        self.records: i64 = records
-        self.is_duplicate = is_duplicate
 
 
 class Log:
@@ -269,13 +238,9 @@ class Log:
         self._apply_producer(valid.batch, marker, base_offset, last_offset, valid.max_timestamp)
 
     def append_as_follower(self, buffer: bytes, start: i64, end: i64, leader_epoch: i64, now_ms: i64) -> AppendResult:
-        """Appends the batches that a leader of `leader_epoch` sent, with the offsets and epochs they have.
-
-        A torn batch at the end is left out, and so is what follows a batch of a later epoch than the leader's
-        (KAFKA-18723).
-        """
+        """Appends what `replicated_batches` takes of what a leader sent, with the offsets and epochs it has."""
         self._check_alive()
-        batches = self._check_replicated(buffer, start, end, leader_epoch)
+        batches = replicated_batches(buffer, start, end, self.log_end, leader_epoch)
         if not batches:
             return AppendResult(self.log_end, self.log_end - 1, NO_TIMESTAMP, self.log_start, leader_epoch, 0, False)
         first = batches[0]
@@ -294,27 +259,6 @@ class Log:
         return AppendResult(
             first.base_offset, last.last_offset, NO_TIMESTAMP, self.log_start, leader_epoch, records, False
         )
-
-    def _check_replicated(self, buffer: bytes, start: i64, end: i64, leader_epoch: i64) -> list[BatchView]:
-        batches: list[BatchView] = []
-        next_offset: i64 = self.log_end
-        position: i64 = start
-        while position + HEADER_BYTES <= end:
-            batch = BatchView(buffer, position)
-            if batch.size >= HEADER_BYTES and position + batch.size > end:
-                break
-            batch.check(end)
-            if batch.base_offset < next_offset or batch.last_offset_delta < 0:
-                raise RemoteError(
-                    ErrorCode.CORRUPT_MESSAGE,
-                    f"a replicated batch of offsets {batch.base_offset} to {batch.last_offset}; {next_offset} is next",
-                )
-            if batch.leader_epoch > leader_epoch:
-                break
-            batches.append(batch)
-            next_offset = batch.next_offset
-            position = batch.end
-        return batches
 
     def _append_replicated(self, batches: list[BatchView], now_ms: i64) -> None:
         first = batches[0]
@@ -396,9 +340,15 @@ class Log:
         self._update_first_unstable()
 
     def _duplicate_result(self, mark: BatchMark, leader_epoch: i64) -> AppendResult:
-        timestamp: i64 = mark.timestamp if self._rules.is_log_append_time else NO_TIMESTAMP
+        # Kafka gives the batch's time here, also where the topic keeps the producers' own.
         return AppendResult(
-            mark.first_offset, mark.last_offset, timestamp, self.log_start, leader_epoch, mark.offset_delta + 1, True
+            mark.first_offset,
+            mark.last_offset,
+            mark.timestamp,
+            self.log_start,
+            leader_epoch,
+            mark.offset_delta + 1,
+            True,
         )
 
     # -- rolling -------------------------------------------------------------------------------------------------

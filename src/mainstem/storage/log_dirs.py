@@ -35,6 +35,11 @@ from mainstem.storage.partition_folder import FolderKind, deleted_folder_name, f
 from mainstem.storage.partition_metadata import read_topic_id, write_topic_id
 
 
+class HasBaseOffset(Protocol):
+    @property
+    def base_offset(self) -> int: ...
+
+
 class DirectoryLog(Protocol):
     """What is asked of a log here; `storage.log.Log` has it."""
 
@@ -45,7 +50,7 @@ class DirectoryLog(Protocol):
     @property
     def log_start(self) -> int: ...
     @property
-    def first_base_offset(self) -> int: ...
+    def segments(self) -> Sequence[HasBaseOffset]: ...
     def close(self, now_ms: int) -> None: ...
     def abandon(self) -> None: ...
 
@@ -345,7 +350,7 @@ class LogDirs(Generic[LogT]):
                 offsets[key] = log.recovery_point
             elif name == HIGH_WATERMARKS:
                 offsets[key] = log.high_watermark
-            elif name == LOG_STARTS and log.log_start > log.first_base_offset:
+            elif name == LOG_STARTS and log.log_start > log.segments[0].base_offset:
                 offsets[key] = log.log_start
         return offsets
 

@@ -1,9 +1,27 @@
-"""The log as a whole: appending, reading, rolling, truncating, deleting, closing and opening again."""
+"""The log as a whole: appending, reading, rolling, truncating, closing and opening again."""
 
 import pytest
 
+from mainstem.core.log.producers import Origin
+from mainstem.protocol.control import build_control_batch
 from mainstem.protocol.errors import ErrorCode, RemoteError
-from tests.support.logs import NOW_MS, append, batch, config, new_disk, open_in, read_all, read_batches
+from mainstem.storage.open_files import OpenFiles
+from mainstem.storage.reading import ReadJob, Slice
+from mainstem.storage.recovery import open_log
+from tests.support.logs import (
+    DIRECTORY,
+    NOW_MS,
+    append,
+    batch,
+    config,
+    file_contents,
+    new_disk,
+    open_in,
+    read_all,
+    read_batches,
+)
+
+SIZE = len(batch(b"00"))
 
 
 def test_what_was_appended_is_read_back_with_its_offsets_and_epoch() -> None:
@@ -17,11 +35,316 @@ def test_what_was_appended_is_read_back_with_its_offsets_and_epoch() -> None:
     assert [(entry.epoch, entry.start_offset) for entry in log.epochs.entries()] == [(3, 0), (4, 2)]
 
 
+def test_a_batch_is_taken_from_the_middle_of_a_frame() -> None:
+    log = open_in(new_disk())
+    data = batch(b"a")
+    log.append_as_leader(b"front" + data + b"back", 5, 5 + len(data), 0, NOW_MS)
+    assert read_all(log)[0].to_bytes()[16:] == data[16:]
+
+
 def test_a_read_inside_a_batch_begins_with_the_whole_batch() -> None:
     log = open_in(new_disk())
     append(log, batch(b"a", b"b", b"c"))
     append(log, batch(b"d"))
     assert read_batches(log, 2)[0].base_offset == 0
+
+
+def test_an_offset_outside_the_log_is_out_of_range() -> None:
+    log = open_in(new_disk())
+    append(log, batch(b"a"))
+    for offset in (-1, 2):
+        with pytest.raises(RemoteError) as raised:
+            log.read(offset, 100, log.log_end)
+        assert raised.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert log.read(1, 100, log.log_end).size == 0
+
+
+@pytest.mark.parametrize("reopen", [False, True])
+def test_a_read_honours_its_limits(reopen: bool) -> None:
+    disk = new_disk()
+    log = open_in(disk, config(segment_bytes=SIZE * 40, index_interval_bytes=SIZE * 3))
+    for number in range(100):
+        append(log, batch(b"%02d" % number))
+    if reopen:  # nothing is remembered then, so the indexes are used
+        log.close(NOW_MS)
+        log = open_in(disk, log.config, clean=True, recovery_point=100)
+    for offset in (0, 1, 39, 40, 41, 79, 80, 99):
+        segment_end = (offset // 40 + 1) * 40
+        found = log.read(offset, SIZE * 5, 100)
+        assert (found.base_offset, found.size) == (offset, SIZE * min(5, segment_end - offset, 100 - offset))
+        assert found.first_batch_bytes == SIZE
+        found.release()
+        found = log.read(offset, 1, 100)
+        assert found.size == SIZE, "one whole batch at least"
+        found.release()
+        assert log.read(offset, 1, 100, min_one=False).size == 0
+        assert log.read(offset, SIZE * 5, offset).size == 0
+        for bound in (offset + 1, offset + 3):
+            found = log.read(offset, SIZE * 5, min(bound, 100))
+            assert found.size == SIZE * (min(bound, 100, segment_end) - offset)
+            found.release()
+
+
+def test_a_cold_read_is_a_job_that_blocks_nobody() -> None:
+    disk = new_disk()
+    log = open_in(disk, config(index_interval_bytes=SIZE))
+    for number in range(100):
+        append(log, batch(b"%02d" % number))
+    warm = log.begin_read(99, 1000, 100)
+    assert isinstance(warm, Slice), "the last batches are remembered"
+    warm.release()
+    disk.is_cold = lambda path, position, size: True
+    job = log.begin_read(10, 1000, 100)
+    assert isinstance(job, ReadJob)
+    assert not job.try_run()
+    job.run()
+    append(log, batch(b"while it ran"))
+    found = log.finish_read(job)
+    assert isinstance(found, Slice)
+    assert found.base_offset == 10
+    found.release()
+
+
+def test_a_cold_read_starts_over_when_the_log_was_cut_meanwhile() -> None:
+    log = open_in(new_disk(), config(index_interval_bytes=SIZE))
+    for number in range(100):
+        append(log, batch(b"%02d" % number))
+    job = log.begin_read(10, 1000, 100)
+    assert isinstance(job, ReadJob)
+    job.run()
+    log.truncate_to(5, NOW_MS)
+    with pytest.raises(RemoteError):
+        log.finish_read(job)
+
+
+def test_a_slice_outlives_the_segment_it_came_from() -> None:
+    disk = new_disk()
+    log = open_in(disk, config(segment_bytes=SIZE * 2, retention_ms=1000, file_delete_delay_ms=0))
+    for number in range(6):
+        append(log, batch(b"%02d" % number))
+    found = log.read(0, 1000, 6)
+    assert log.delete_old_segments(NOW_MS + 5000) == 3
+    for job in log.due_removals(NOW_MS + 5000):
+        job.run()
+    assert len(found.read()) == SIZE * 2
+    found.release()
+    found.release()
+
+
+def test_segments_are_rolled_by_size() -> None:
+    log = open_in(new_disk(), config(segment_bytes=SIZE * 3))
+    for number in range(7):
+        append(log, batch(b"%02d" % number))
+    assert [(segment.base_offset, segment.size) for segment in log.segments] == [
+        (0, SIZE * 3),
+        (3, SIZE * 3),
+        (6, SIZE),
+    ]
+    assert log.size == SIZE * 7
+
+
+def test_segments_are_rolled_by_the_age_of_their_first_batch() -> None:
+    log = open_in(new_disk(), config(segment_ms=1000, message_timestamp_before_max_ms=1 << 60))
+    for timestamp in (NOW_MS, NOW_MS + 1000, NOW_MS + 1001, NOW_MS + 5000, NOW_MS + 10):
+        append(log, batch(b"a", timestamp=timestamp))
+    assert [segment.base_offset for segment in log.segments] == [0, 2, 3]
+
+
+def test_without_timestamps_age_counts_from_when_the_segment_was_made() -> None:
+    log = open_in(new_disk(), config(segment_ms=1000))
+    append(log, batch(b"a", timestamp=-1), now_ms=NOW_MS)
+    append(log, batch(b"a", timestamp=-1), now_ms=NOW_MS + 1000)
+    append(log, batch(b"a", timestamp=-1), now_ms=NOW_MS + 1001)
+    assert [segment.base_offset for segment in log.segments] == [0, 2]
+
+
+def test_jitter_rolls_early() -> None:
+    disk = new_disk()
+    disk.make_directory("/d")
+    settings = config(segment_ms=1000, segment_jitter_ms=500)
+    log = open_log(OpenFiles(disk, 100), "/d", settings, NOW_MS, jitter=lambda bound: bound - 100)
+    append(log, batch(b"a", timestamp=NOW_MS))
+    append(log, batch(b"a", timestamp=NOW_MS + 600))
+    append(log, batch(b"a", timestamp=NOW_MS + 601))
+    assert [segment.base_offset for segment in log.segments] == [0, 2]
+
+
+def test_a_batch_larger_than_a_segment_is_refused() -> None:
+    log = open_in(new_disk(), config(segment_bytes=100))
+    with pytest.raises(RemoteError) as raised:
+        append(log, batch(b"x" * 100))
+    assert raised.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
+    assert log.log_end == 0
+
+
+def test_a_refused_batch_changes_nothing() -> None:
+    disk = new_disk()
+    log = open_in(disk)
+    append(log, batch(b"a", producer_id=1, epoch=0, sequence=0))
+    before = file_contents(disk)
+    for bad in (
+        batch(b"a", producer_id=1, epoch=0, sequence=5),
+        batch(b"a")[:-1] + b"?",
+        batch(b"a", timestamp=NOW_MS * 2),
+    ):
+        with pytest.raises(RemoteError):
+            append(log, bad, leader_epoch=9)
+    assert file_contents(disk) == before
+    assert (log.log_end, log.epochs.latest) == (1, 0)
+
+
+def test_a_retry_gets_the_offsets_it_got_before() -> None:
+    log = open_in(new_disk())
+    sent = batch(b"a", b"b", producer_id=1, epoch=0, sequence=0)
+    append(log, batch(b"first"))
+    original = append(log, sent)
+    again = append(log, sent)
+    assert again.is_duplicate
+    assert (again.base_offset, again.last_offset) == (original.base_offset, original.last_offset) == (1, 2)
+    assert log.log_end == 3
+
+
+def test_a_follower_keeps_offsets_and_epochs_as_they_come() -> None:
+    leader = open_in(new_disk(), config(segment_bytes=SIZE * 4))
+    for number in range(10):
+        append(leader, batch(b"%02d" % number), leader_epoch=number // 4)
+    disk = new_disk()
+    follower = open_in(disk, config(segment_bytes=SIZE * 4))
+    while follower.log_end < leader.log_end:
+        found = leader.read(follower.log_end, SIZE * 3 + 20, leader.log_end)
+        data = found.read()
+        found.release()
+        follower.append_as_follower(data, 0, len(data), 2, NOW_MS)
+    assert [(b.base_offset, b.leader_epoch, b.crc) for b in read_all(follower)] == [
+        (b.base_offset, b.leader_epoch, b.crc) for b in read_all(leader)
+    ]
+    assert follower.epochs.entries() == leader.epochs.entries()
+
+
+def test_a_follower_goes_on_past_what_its_leader_has_cleaned_away() -> None:
+    log = open_in(new_disk(), config(segment_bytes=SIZE * 2))
+    for offset in (5, 9, 40, 41, 100):
+        data = batch(b"00", base_offset=offset, leader_epoch=0)
+        log.append_as_follower(data, 0, len(data), 0, NOW_MS)
+    assert [b.base_offset for b in read_all(log)] == [5, 9, 40, 41, 100]
+    assert [b.base_offset for b in read_batches(log, 6)] == [9]
+    assert [b.base_offset for b in read_batches(log, 42)] == [100]
+    assert log.log_end == 101
+
+
+def test_the_high_watermark_stays_inside_the_log() -> None:
+    log = open_in(new_disk(), high_watermark=0)
+    log.append_as_leader(batch(b"a"), 0, len(batch(b"a")), 0, NOW_MS)
+    assert log.high_watermark == 0
+    log.update_high_watermark(5)
+    assert log.high_watermark == 1
+    with pytest.raises(RemoteError):
+        log.advance_log_start(2)
+    assert log.advance_log_start(1)
+    assert not log.advance_log_start(0)
+    assert (log.log_start, log.recovery_point) == (1, 1)
+
+
+def test_truncating_removes_everything_from_the_offset_on() -> None:
+    disk = new_disk()
+    log = open_in(disk, config(segment_bytes=SIZE * 3, index_interval_bytes=0))
+    for number in range(10):
+        append(log, batch(b"%02d" % number), leader_epoch=number)
+    log.flush(NOW_MS)
+    assert log.recovery_point == 10
+    assert log.truncate_to(4, NOW_MS)
+    assert (log.log_end, log.high_watermark, log.recovery_point) == (4, 4, 4)
+    assert [b.base_offset for b in read_all(log)] == [0, 1, 2, 3]
+    assert log.epochs.latest == 3
+    assert [name for name in file_contents(disk) if name.endswith(".log")] == [
+        "00000000000000000000.log",
+        "00000000000000000003.log",
+    ]
+    assert append(log, batch(b"04"), leader_epoch=11).base_offset == 4
+    assert not log.truncate_to(99, NOW_MS)
+    log.close(NOW_MS)
+    again = open_in(disk, log.config, clean=True, recovery_point=5)
+    assert [b.leader_epoch for b in read_all(again)] == [0, 1, 2, 3, 11]
+
+
+def test_truncating_inside_a_batch_removes_the_whole_batch() -> None:
+    log = open_in(new_disk())
+    append(log, batch(b"a", b"b"))
+    append(log, batch(b"c", b"d"))
+    log.truncate_to(3, NOW_MS)
+    assert [b.base_offset for b in read_all(log)] == [0]
+
+
+def test_starting_over_elsewhere_leaves_one_empty_segment() -> None:
+    disk = new_disk()
+    log = open_in(disk, config(segment_bytes=SIZE * 3))
+    for number in range(10):
+        append(log, batch(b"%02d" % number, producer_id=1, epoch=0, sequence=number))
+    log.truncate_fully_and_start_at(50, NOW_MS)
+    assert (log.log_start, log.high_watermark, log.log_end, log.size) == (50, 50, 50, 0)
+    assert len(log.producers.states) == 0
+    assert sorted(file_contents(disk)) == [
+        f"{50:020}.index",
+        f"{50:020}.log",
+        f"{50:020}.timeindex",
+    ]
+    assert append(log, batch(b"x", producer_id=1, epoch=0, sequence=10)).base_offset == 50
+
+
+def test_offsets_by_timestamp() -> None:
+    log = open_in(new_disk(), config(segment_bytes=400, index_interval_bytes=0))
+    for start in (100, 50, 200, 200, 150, 300):
+        append(log, batch(b"a", b"b", timestamp=start))
+
+    def find(timestamp: int, upper: int = 12) -> tuple[int, int] | None:
+        found = log.offset_for_timestamp(timestamp, upper)
+        return None if found is None else (found.offset, found.timestamp)
+
+    assert find(0) == (0, 100)
+    assert find(101) == (1, 101)
+    assert find(102) == (4, 200)
+    assert find(201) == (5, 201)
+    assert find(250) == (10, 300)
+    assert find(302) is None
+    assert find(300, upper=10) is None
+    largest = log.max_timestamp()
+    assert largest is not None
+    assert (largest.offset, largest.timestamp, largest.leader_epoch) == (11, 301, 0)
+    log.advance_log_start(3)
+    assert find(0) == (3, 51)
+
+
+def test_an_empty_log_has_no_timestamps() -> None:
+    log = open_in(new_disk())
+    assert log.offset_for_timestamp(0, 0) is None
+    assert log.max_timestamp() is None
+
+
+def test_flushing_is_asked_for_by_count_and_by_time() -> None:
+    log = open_in(new_disk(), config(flush_messages=3, flush_ms=1000))
+    append(log, batch(b"a", b"b"))
+    assert not log.needs_flush(NOW_MS + 999)
+    assert log.needs_flush(NOW_MS + 1000)
+    append(log, batch(b"c"))
+    assert log.flushes_before_ack
+    assert log.needs_flush(NOW_MS)
+    job = log.begin_flush(NOW_MS)
+    append(log, batch(b"d"))
+    job.run()
+    log.finish_flush(job)
+    assert (log.recovery_point, log.unflushed_records) == (3, 1)
+
+
+def test_a_rolled_segment_waits_for_its_flush() -> None:
+    log = open_in(new_disk(), config(segment_bytes=SIZE * 2))
+    for number in range(3):
+        append(log, batch(b"%02d" % number))
+    assert log.needs_flush(NOW_MS)
+    job = log.begin_flush(NOW_MS, rolled_only=True)
+    job.run()
+    log.finish_flush(job)
+    assert log.recovery_point == 2
+    assert not log.needs_flush(NOW_MS)
 
 
 def test_a_closed_log_opens_with_the_same_batches_and_goes_on() -> None:
@@ -36,11 +359,60 @@ def test_a_closed_log_opens_with_the_same_batches_and_goes_on() -> None:
     assert append(again, batch(b"next")).base_offset == 20
 
 
-def test_an_offset_outside_the_log_is_out_of_range() -> None:
+def test_opening_after_a_clean_stop_reads_hardly_any_data() -> None:
+    disk = new_disk()
+    settings = config(segment_bytes=200_000, index_interval_bytes=4096)
+    log = open_in(disk, settings)
+    for number in range(1000):
+        append(log, batch(b"x" * 1000, producer_id=number % 7, epoch=0, sequence=number // 7))
+    log.close(NOW_MS)
+    read = {"bytes": 0}
+
+    def count(operation: str, path: str, position: int, size: int) -> None:
+        if operation == "read" and path.endswith(".log"):
+            read["bytes"] += size
+
+    disk.on_operation = count
+    again = open_in(disk, settings, clean=True, recovery_point=1000)
+    assert again.log_end == 1000
+    assert read["bytes"] <= 4096 + 2 * 1100
+
+
+def test_a_log_of_many_segments_keeps_few_files_open() -> None:
+    disk = new_disk()
+    files = OpenFiles(disk, 20)
+    log = open_in(disk, config(segment_bytes=SIZE * 2, index_interval_bytes=0), files=files)
+    for number in range(100):
+        append(log, batch(b"%02d" % number))
+    assert len(read_all(log)) == 100
+    assert len(files) <= 20
+    log.flush(NOW_MS)
+    log.close(NOW_MS)
+    assert len(files) == 0
+
+
+def test_the_settings_of_a_log_can_change_while_it_runs() -> None:
+    log = open_in(new_disk(), config(segment_bytes=SIZE * 100))
+    append(log, batch(b"00"))
+    log.config = config(segment_bytes=SIZE, max_message_bytes=SIZE)
+    append(log, batch(b"01"))
+    assert len(log.segments) == 2
+    with pytest.raises(RemoteError):
+        append(log, batch(b"too long"))
+
+
+def test_the_quorum_appends_control_batches_of_its_own() -> None:
     log = open_in(new_disk())
-    append(log, batch(b"a"))
-    for offset in (-1, 2):
-        with pytest.raises(RemoteError) as raised:
-            log.read(offset, 100, log.log_end)
-        assert raised.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
-    assert log.read(1, 100, log.log_end).size == 0
+    data = build_control_batch([(2, b"\0\0")], 0, NOW_MS, 1)
+    assert append(log, data, leader_epoch=1, origin=Origin.RAFT).base_offset == 0
+    assert read_all(log)[0].is_control
+
+
+def test_new_files_are_named_after_their_offsets() -> None:
+    disk = new_disk()
+    open_in(disk, log_start=8775)
+    assert disk.list_directory(DIRECTORY) == [
+        "00000000000000008775.index",
+        "00000000000000008775.log",
+        "00000000000000008775.timeindex",
+    ]

@@ -2,7 +2,7 @@
 
 import errno
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 
 import pytest
@@ -27,6 +27,11 @@ TOPIC_ID = bytes(range(16))
 
 
 @dataclass
+class FakeSegment:
+    base_offset: int
+
+
+@dataclass
 class FakeLog:
     """Stands in for a log where only the directory's own doings are tested."""
 
@@ -34,7 +39,7 @@ class FakeLog:
     recovery_point: int = 0
     high_watermark: int = 0
     log_start: int = 0
-    first_base_offset: int = 0
+    segments: list[FakeSegment] = field(default_factory=lambda: [FakeSegment(0)])
     closed: str = ""
     fail_close: Exception | None = None
 
@@ -146,7 +151,7 @@ def test_only_starts_past_the_first_segment_are_listed() -> None:
     dirs = new_dirs(disk, "/a")
     for partition, (start, base) in enumerate(((0, 0), (7, 7), (9, 7))):
         log = dirs.create("t", partition, TOPIC_ID, is_new=True)
-        log.log_start, log.first_base_offset = start, base
+        log.log_start, log.segments = start, [FakeSegment(base)]
     dirs.checkpoint(LOG_STARTS)
     assert dirs.directories[0].checkpoints[LOG_STARTS] == {("t", 2): 9}
 

@@ -25,6 +25,7 @@ from mainstem.protocol.varint import add_i64
 
 KEEP_CODEC: Final = -1
 CODECS: Final = {"producer": -1, "uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+_CODEC_MAX: Final = 4
 _ERRORS_MAX: Final = 100
 
 
@@ -93,12 +94,14 @@ def validate(buffer: bytes, start: i64, end: i64, rules: BatchRules, now_ms: i64
         raise _too_large(size, rules)
     if batch.computed_crc() != batch.crc:
         raise RemoteError(ErrorCode.CORRUPT_MESSAGE, "the batch does not match its CRC")
-    if not from_client:
-        # A coordinator's records are ours; they carry the time at which they were made.
+    if origin == Origin.RAFT:
         return ValidBatch(batch, b"", batch.max_timestamp, NO_TIMESTAMP)
-    _check_header(batch)
-    recompressed: bool = rules.codec != KEEP_CODEC and rules.codec != batch.codec
-    max_timestamp: i64 = _check_records(batch, rules, now_ms, recompressed)
+    # A marker is stored as it is, whatever the topic's codec.
+    recompressed: bool = rules.codec != KEEP_CODEC and rules.codec != batch.codec and not batch.is_control
+    max_timestamp: i64 = batch.max_timestamp
+    if from_client:
+        _check_header(batch)
+        max_timestamp = _check_records(batch, rules, now_ms, recompressed)
     if recompressed:
         changed = recompress(batch, rules.codec, rules.level)
         batch = BatchView(changed, 0)
@@ -120,8 +123,10 @@ def _only_batch(buffer: bytes, start: i64, end: i64) -> BatchView:
         raise RemoteError(ErrorCode.CORRUPT_MESSAGE, f"a batch cannot have {size} bytes")
     if start + size > end:
         raise _invalid(f"a batch of {size} bytes where {end - start} were sent")
-    if batch.magic != 2:
-        raise _invalid(f"record format v{batch.magic}; v2 is the only one supported")
+    magic: i64 = batch.magic
+    if magic != 2:
+        code = ErrorCode.INVALID_RECORD if magic < 2 else ErrorCode.CORRUPT_MESSAGE
+        raise RemoteError(code, f"record format v{magic}; v2 is the only one supported")
     rest: i64 = end - start - size
     if rest >= HEADER_BYTES and BatchView(buffer, start + size).size <= rest:
         raise _invalid("a produce request must hold exactly one batch for each partition; this one holds more")
@@ -133,6 +138,9 @@ def _check_header(batch: BatchView) -> None:
     by_offsets: i64 = batch.last_offset_delta + 1
     if by_offsets <= 0 or count <= 0 or by_offsets != count:
         raise _invalid(f"the batch counts {count} records and {by_offsets} offsets")
+    if batch.codec > _CODEC_MAX:
+        # Kafka answers UNKNOWN_SERVER_ERROR; no consumer could read it.
+        raise RemoteError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"no codec has the number {batch.codec}")
     if batch.is_control:
         raise _invalid("clients may not write control records")
     if batch.producer_id >= 0 and batch.base_sequence < 0:
@@ -182,6 +190,32 @@ def _reject_bad_records(batch: BatchView, rules: BatchRules, now_ms: i64) -> Non
             break
     if errors:
         raise RecordsRejectedError(code, f"{errors[0][1]} (record {errors[0][0]} of the batch)", errors)
+
+
+def replicated_batches(buffer: bytes, start: i64, end: i64, next_offset: i64, leader_epoch: i64) -> list[BatchView]:
+    """The batches that a follower may append after `next_offset`, of those that a leader of `leader_epoch` sent.
+
+    A torn one at the end is left out, and so is a batch of a later epoch than the leader's with all that follows it
+    (KAFKA-18723). RemoteError for anything that is not sound and next.
+    """
+    batches: list[BatchView] = []
+    position: i64 = start
+    while position + HEADER_BYTES <= end:
+        batch = BatchView(buffer, position)
+        if batch.size >= HEADER_BYTES and position + batch.size > end:
+            break
+        batch.check(end)
+        if batch.base_offset < next_offset or batch.last_offset_delta < 0:
+            raise RemoteError(
+                ErrorCode.CORRUPT_MESSAGE,
+                f"a replicated batch of offsets {batch.base_offset} to {batch.last_offset}; {next_offset} is next",
+            )
+        if batch.leader_epoch > leader_epoch:
+            break
+        batches.append(batch)
+        next_offset = batch.next_offset
+        position = batch.end
+    return batches
 
 
 def _invalid(message: str) -> RemoteError:

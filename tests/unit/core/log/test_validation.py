@@ -1,0 +1,188 @@
+"""What a leader takes from producers; each verdict is the one Kafka 4.3.1 gave for the same bytes."""
+
+import struct
+
+import pytest
+from crc32c import crc32c
+
+from mainstem.core.log.config import parse_log_config
+from mainstem.core.log.producers import Origin
+from mainstem.core.log.rejection import RecordsRejectedError
+from mainstem.core.log.validation import BatchRules, ValidBatch, replicated_batches, validate
+from mainstem.protocol.batch import BatchView
+from mainstem.protocol.builder import BatchBuilder, rewrite_header
+from mainstem.protocol.errors import ErrorCode, RemoteError
+from mainstem.protocol.records import iterate_records
+from tests.support.logs import NOW_MS, batch, marker
+
+HOUR_MS = 3_600_000
+
+
+def edited(data: bytes, at: int, form: str, value: int) -> bytes:
+    """The batch with one header field changed and the CRC made right again."""
+    changed = bytearray(data)
+    struct.pack_into(form, changed, at, value)
+    struct.pack_into(">I", changed, 17, crc32c(bytes(changed[21:])))
+    return bytes(changed)
+
+
+def judge(data: bytes, origin: Origin = Origin.CLIENT, **settings: str) -> ValidBatch:
+    rules = BatchRules(parse_log_config({name.replace("_", "."): text for name, text in settings.items()}))
+    return validate(data, 0, len(data), rules, NOW_MS, origin)
+
+
+def verdict(data: bytes, **settings: str) -> ErrorCode:
+    try:
+        judge(data, Origin.CLIENT, **settings)
+    except RemoteError as error:
+        return error.code
+    return ErrorCode.NONE
+
+
+def written(valid: ValidBatch, base_offset: int = 40, leader_epoch: int = 3) -> BatchView:
+    data = b"".join(bytes(part) for part in valid.buffers(base_offset, leader_epoch))
+    assert len(data) == valid.size
+    found = BatchView(data, 0)
+    found.check(len(data))
+    assert (found.base_offset, found.leader_epoch) == (base_offset, leader_epoch)
+    return found
+
+
+ONE = batch(b"a")
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (ONE, ErrorCode.NONE),
+        (b"", ErrorCode.INVALID_RECORD),
+        (ONE[:-1], ErrorCode.INVALID_RECORD),
+        (ONE[:40], ErrorCode.INVALID_RECORD),
+        (ONE + ONE, ErrorCode.INVALID_RECORD),
+        (ONE + b"tail", ErrorCode.NONE),
+        (ONE + ONE[:-1], ErrorCode.NONE),
+        (ONE[:-1] + b"?", ErrorCode.CORRUPT_MESSAGE),
+        (edited(ONE, 8, ">i", 5), ErrorCode.CORRUPT_MESSAGE),
+        (edited(ONE, 8, ">i", -5), ErrorCode.CORRUPT_MESSAGE),
+        (edited(ONE, 0, ">q", 5), ErrorCode.INVALID_RECORD),
+        (edited(ONE, 16, ">b", 1), ErrorCode.INVALID_RECORD),
+        (edited(ONE, 16, ">b", 3), ErrorCode.CORRUPT_MESSAGE),
+        (edited(ONE, 57, ">i", 2), ErrorCode.INVALID_RECORD),
+        (edited(ONE, 57, ">i", 0), ErrorCode.INVALID_RECORD),
+        (edited(ONE, 23, ">i", 7), ErrorCode.INVALID_RECORD),
+        (edited(ONE, 23, ">i", -1), ErrorCode.INVALID_RECORD),
+        (edited(ONE, 21, ">h", 5), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+        (marker(1, 0, True), ErrorCode.INVALID_RECORD),
+        (batch(b"a", producer_id=5, epoch=0, sequence=-1), ErrorCode.INVALID_RECORD),
+        (batch(b"a", timestamp=NOW_MS + HOUR_MS + 1), ErrorCode.INVALID_TIMESTAMP),
+        (batch(b"a", timestamp=NOW_MS + HOUR_MS), ErrorCode.NONE),
+        (batch(b"a", timestamp=NOW_MS + HOUR_MS + 1, codec=1), ErrorCode.INVALID_TIMESTAMP),
+        (batch(b"a", timestamp=-1), ErrorCode.NONE),
+        (batch(b"a", timestamp=0), ErrorCode.NONE),
+    ],
+)
+def test_a_plain_topic_judges_as_kafka_does(data: bytes, code: ErrorCode) -> None:
+    assert verdict(data) is code
+
+
+def test_the_largest_batch_is_exactly_max_message_bytes() -> None:
+    assert verdict(ONE, max_message_bytes=str(len(ONE))) is ErrorCode.NONE
+    assert verdict(ONE, max_message_bytes=str(len(ONE) - 1)) is ErrorCode.MESSAGE_TOO_LARGE
+    # The size is judged before the CRC.
+    assert verdict(ONE[:-1] + b"?", max_message_bytes=str(len(ONE) - 1)) is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_a_compacted_topic_refuses_the_records_without_a_key_by_their_place() -> None:
+    builder = BatchBuilder()
+    for key in (b"k", None, b"k", None):
+        builder.append(NOW_MS, key, b"v")
+    with pytest.raises(RecordsRejectedError) as raised:
+        judge(builder.build(), cleanup_policy="compact")
+    assert raised.value.code is ErrorCode.INVALID_RECORD
+    assert [index for index, _ in raised.value.record_errors] == [1, 3]
+    assert verdict(batch(b"v", key=None, codec=1), cleanup_policy="compact") is ErrorCode.INVALID_RECORD
+    assert verdict(batch(b"v", key=None)) is ErrorCode.NONE
+
+
+def test_timestamps_that_are_too_old_are_refused_where_the_topic_says_so() -> None:
+    old = batch(b"a", b"b", timestamp=NOW_MS - 1001)
+    with pytest.raises(RecordsRejectedError) as raised:
+        judge(old, message_timestamp_before_max_ms="1000")
+    assert raised.value.code is ErrorCode.INVALID_TIMESTAMP
+    assert [index for index, _ in raised.value.record_errors] == [0]
+    assert verdict(batch(b"a", timestamp=-1), message_timestamp_before_max_ms="1000") is ErrorCode.NONE
+
+
+def test_log_append_time_is_stamped_into_the_header_alone() -> None:
+    valid = judge(batch(b"a", b"b", timestamp=5), message_timestamp_type="LogAppendTime")
+    assert valid.log_append_time == NOW_MS
+    found = written(valid)
+    assert found.is_log_append_time
+    assert (found.max_timestamp, found.base_timestamp) == (NOW_MS, 5)
+    assert [record.timestamp for record in iterate_records(found)] == [NOW_MS, NOW_MS]
+
+
+def test_a_producer_may_not_claim_log_append_time() -> None:
+    claimed = rewrite_header(BatchView(ONE, 0), log_append_time=NOW_MS) + ONE[61:]
+    assert verdict(claimed, message_timestamp_type="LogAppendTime") is ErrorCode.INVALID_TIMESTAMP
+    # On a CreateTime topic Kafka takes it and makes it a CreateTime batch.
+    assert not written(judge(claimed)).is_log_append_time
+
+
+def test_a_largest_timestamp_that_no_record_has_is_corrected() -> None:
+    assert written(judge(edited(ONE, 35, ">q", NOW_MS + 5))).max_timestamp == NOW_MS
+
+
+def test_nothing_is_copied_or_rewritten_where_nothing_changes() -> None:
+    frame = b"header" + ONE
+    rules = BatchRules(parse_log_config({}))
+    valid = validate(frame, 6, len(frame), rules, NOW_MS, Origin.CLIENT)
+    assert valid.header == b""
+    rest = valid.buffers(0, 0)[1]
+    assert isinstance(rest, memoryview)
+    assert rest.obj is frame
+
+
+@pytest.mark.parametrize("codec", range(5))
+@pytest.mark.parametrize(("name", "number"), [("uncompressed", 0), ("gzip", 1), ("snappy", 2), ("lz4", 3), ("zstd", 4)])
+def test_a_topic_with_a_codec_of_its_own_stores_that(codec: int, name: str, number: int) -> None:
+    sent = batch(b"a" * 200, b"b", codec=codec)
+    found = written(judge(sent, compression_type=name))
+    assert found.codec == number
+    assert [record.value for record in iterate_records(found)] == [b"a" * 200, b"b"]
+    assert written(judge(sent, compression_type="producer")).codec == codec
+
+
+def test_what_does_not_fit_once_it_is_recompressed_is_too_large() -> None:
+    sent = batch(b"a" * 2000, codec=1)
+    settings = {"compression_type": "uncompressed", "max_message_bytes": "1000"}
+    assert verdict(sent, **settings) is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_a_malformed_record_is_not_stored() -> None:
+    broken = bytearray(ONE)
+    broken[-2:] = b"\xff\xff"
+    struct.pack_into(">I", broken, 17, crc32c(bytes(broken[21:])))
+    assert verdict(bytes(broken)) is ErrorCode.INVALID_RECORD
+
+
+def test_a_coordinators_marker_is_stamped_but_never_compressed() -> None:
+    valid = judge(
+        marker(1, 0, True), Origin.COORDINATOR, compression_type="gzip", message_timestamp_type="LogAppendTime"
+    )
+    found = written(valid)
+    assert found.is_control
+    assert found.is_log_append_time
+    assert found.codec == 0
+
+
+def test_a_follower_takes_whole_batches_in_order() -> None:
+    first = batch(b"a", base_offset=5, leader_epoch=1)
+    second = batch(b"b", base_offset=9, leader_epoch=2)
+    sent = first + second + first[:30]
+    assert [found.base_offset for found in replicated_batches(sent, 0, len(sent), 5, 2)] == [5, 9]
+    with pytest.raises(RemoteError):
+        replicated_batches(sent, 0, len(sent), 6, 2)
+    bad = first[:-1] + b"?"
+    with pytest.raises(RemoteError):
+        replicated_batches(bad, 0, len(bad), 5, 2)

@@ -1,0 +1,186 @@
+"""Transactions in the log: what is stable, what was aborted, who is fenced."""
+
+import pytest
+
+from mainstem.core.log.producers import Origin
+from mainstem.protocol.errors import ErrorCode, RemoteError
+from mainstem.storage.log import Log
+from tests.support.logs import NOW_MS, append, batch, config, marker, new_disk, open_in
+
+
+class Writer:
+    """A transactional producer that remembers its sequence."""
+
+    def __init__(self, log: Log, producer_id: int, epoch: int = 0) -> None:
+        self.log = log
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.sequence = 0
+
+    def send(self, count: int = 1) -> int:
+        data = batch(
+            *([b"v"] * count),
+            producer_id=self.producer_id,
+            epoch=self.epoch,
+            sequence=self.sequence,
+            transactional=True,
+        )
+        self.sequence += count
+        return append(self.log, data).base_offset
+
+    def end(self, commit: bool) -> int:
+        return append(self.log, marker(self.producer_id, self.epoch, commit), origin=Origin.COORDINATOR).base_offset
+
+
+def aborted(log: Log, first: int, upper: int) -> list[tuple[int, int, int]]:
+    return [
+        (found.producer_id, found.first_offset, found.last_offset) for found in log.aborted_transactions(first, upper)
+    ]
+
+
+def test_readers_of_committed_records_stop_before_the_oldest_open_transaction() -> None:
+    log = open_in(new_disk())
+    one, two = Writer(log, 1), Writer(log, 2)
+    append(log, batch(b"plain"))
+    assert log.last_stable_offset == 1
+    one.send()
+    two.send()
+    assert log.last_stable_offset == 1
+    two.end(True)
+    assert log.last_stable_offset == 1
+    one.end(False)
+    assert log.last_stable_offset == log.high_watermark == 5
+
+
+def test_a_marker_counts_once_it_is_replicated() -> None:
+    log = open_in(new_disk())
+    one = Writer(log, 1)
+    one.send()
+    data = marker(1, 0, True)
+    log.append_as_leader(data, 0, len(data), 0, NOW_MS, Origin.COORDINATOR)
+    assert (log.last_stable_offset, log.high_watermark, log.log_end) == (0, 1, 2)
+    log.update_high_watermark(2)
+    assert log.last_stable_offset == 2
+
+
+def test_aborted_transactions_are_listed_by_first_offset_across_segments() -> None:
+    log = open_in(new_disk(), config(segment_bytes=200))
+    writers = [Writer(log, number) for number in range(3)]
+    for writer in writers:
+        writer.send()
+    for writer in reversed(writers):
+        writer.send()
+        writer.end(False)
+    assert len(log.segments) > 3
+    assert aborted(log, 0, log.log_end) == [(0, 0, 8), (1, 1, 6), (2, 2, 4)]
+    assert aborted(log, 7, log.log_end) == [(0, 0, 8)]
+    assert aborted(log, 0, 2) == [(0, 0, 8), (1, 1, 6)]
+
+
+def test_a_slice_comes_with_the_aborted_transactions_in_it() -> None:
+    log = open_in(new_disk(), config(index_interval_bytes=0))
+    writer = Writer(log, 1)
+    for _ in range(10):
+        writer.send()
+        writer.end(False)
+    found = log.read(4, 200, log.last_stable_offset)
+    listed = log.aborted_transactions_in(found, log.last_stable_offset)
+    found.release()
+    assert listed[0].first_offset == 4
+    assert len(listed) < 4
+    nothing = log.read(log.log_end, 200, log.last_stable_offset)
+    assert log.aborted_transactions_in(nothing, log.last_stable_offset) == []
+
+
+def test_committed_and_empty_transactions_leave_no_index() -> None:
+    disk = new_disk()
+    log = open_in(disk)
+    writer = Writer(log, 1)
+    writer.send()
+    writer.end(True)
+    writer.end(False)
+    assert not [name for name in disk.list_directory(log.directory) if name.endswith(".txnindex")]
+
+
+def test_a_fenced_producer_and_a_fenced_marker_change_nothing() -> None:
+    log = open_in(new_disk())
+    Writer(log, 1, epoch=5).send()
+    for data, origin in (
+        (batch(b"v", producer_id=1, epoch=4, sequence=0, transactional=True), Origin.CLIENT),
+        (marker(1, 4, True), Origin.COORDINATOR),
+    ):
+        with pytest.raises(RemoteError) as raised:
+            append(log, data, origin=origin)
+        assert raised.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert log.log_end == 1
+
+
+def test_a_coordinators_records_need_no_sequence() -> None:
+    log = open_in(new_disk())
+    for _ in range(2):
+        data = batch(b"offset", producer_id=1, epoch=0, sequence=-1, transactional=True)
+        append(log, data, origin=Origin.COORDINATOR)
+    assert (log.log_end, log.first_unstable_offset) == (2, 0)
+
+
+def test_a_follower_learns_of_transactions_from_what_it_fetches() -> None:
+    leader = open_in(new_disk())
+    one, two = Writer(leader, 1), Writer(leader, 2)
+    one.send()
+    two.send()
+    one.end(False)
+    follower = open_in(new_disk())
+    found = leader.read(0, 10_000, leader.log_end)
+    data = found.read()
+    found.release()
+    follower.append_as_follower(data, 0, len(data), 0, NOW_MS)
+    assert follower.last_stable_offset == 0
+    follower.update_high_watermark(3)
+    assert follower.last_stable_offset == 1
+    assert aborted(follower, 0, 3) == [(1, 0, 2)]
+
+
+def test_cutting_a_transaction_forgets_it_and_cutting_its_marker_opens_it_again() -> None:
+    log = open_in(new_disk())
+    writer = Writer(log, 1)
+    writer.send()
+    writer.end(False)
+    writer.send()
+    assert log.first_unstable_offset == 2
+    log.truncate_to(2, NOW_MS)
+    assert log.first_unstable_offset == -1
+    log.truncate_to(1, NOW_MS)
+    assert log.first_unstable_offset == 0
+    assert aborted(log, 0, 10) == []
+    log.truncate_to(0, NOW_MS)
+    assert log.first_unstable_offset == -1
+
+
+def test_the_last_five_batches_are_recognized_also_after_a_restart() -> None:
+    disk = new_disk()
+    settings = config(segment_bytes=300, index_interval_bytes=0)
+    log = open_in(disk, settings)
+    sent = [batch(b"%d" % number, producer_id=1, epoch=0, sequence=number) for number in range(8)]
+    for number, data in enumerate(sent):
+        append(log, data)
+        append(log, batch(b"noise", producer_id=2, epoch=0, sequence=number))
+    log.close(NOW_MS)
+    log = open_in(disk, settings, clean=True, recovery_point=16)
+    producer = log.producers.states.get(1)
+    assert producer is not None
+    assert len(producer.batches) == 1
+    assert append(log, sent[7]).base_offset == 14
+    assert len(producer.batches) == 1, "nothing was read yet"
+    assert [append(log, sent[number]).base_offset for number in (6, 4, 3, 5)] == [12, 8, 6, 10]
+    with pytest.raises(RemoteError) as raised:
+        append(log, sent[2])
+    assert raised.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert append(log, batch(b"8", producer_id=1, epoch=0, sequence=8)).base_offset == 16
+
+
+def test_idle_producers_expire() -> None:
+    log = open_in(new_disk())
+    append(log, batch(b"v", producer_id=1, epoch=0, sequence=0))
+    assert log.expire_producers(NOW_MS + 86_400_000 - 1) == []
+    assert log.expire_producers(NOW_MS + 86_400_000) == [1]
+    assert append(log, batch(b"v", producer_id=1, epoch=0, sequence=77)).base_offset == 1

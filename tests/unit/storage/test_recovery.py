@@ -1,0 +1,313 @@
+"""Opening after a crash: what is cut, what is not, and what is written anew (D1 to D7)."""
+
+from collections.abc import Callable
+
+import pytest
+
+from mainstem.core.log.producers import Origin
+from mainstem.sim.disk import SimDisk
+from mainstem.storage.errors import StorageError
+from mainstem.storage.fs import FileSystem
+from tests.support.logs import (
+    DIRECTORY,
+    NOW_MS,
+    append,
+    batch,
+    config,
+    file_contents,
+    marker,
+    new_disk,
+    open_in,
+    read_all,
+)
+
+SIZE = len(batch(b"00"))
+SETTINGS = config(segment_bytes=SIZE * 4, index_interval_bytes=SIZE)
+
+
+def name(offset: int, extension: str) -> str:
+    return f"{offset:020}{extension}"
+
+
+def path(offset: int, extension: str) -> str:
+    return f"{DIRECTORY}/{name(offset, extension)}"
+
+
+def written(count: int, flush_at: int = -1) -> SimDisk:
+    """A disk with `count` batches of one record, killed without a stop."""
+    disk = new_disk()
+    log = open_in(disk, SETTINGS)
+    for number in range(count):
+        append(log, batch(b"%02d" % number), leader_epoch=number // 5)
+        if number == flush_at:
+            log.flush(NOW_MS)
+    disk.kill()
+    return disk
+
+
+def flip(disk: SimDisk, at: str, byte: int) -> None:
+    disk.flip_bit(at, byte * 8)
+
+
+def offsets(disk: SimDisk, recovery_point: int = 0) -> list[int]:
+    return [found.base_offset for found in read_all(open_in(disk, SETTINGS, recovery_point=recovery_point))]
+
+
+def test_a_killed_process_loses_nothing() -> None:
+    assert offsets(written(10)) == list(range(10))
+
+
+def test_what_was_flushed_survives_power_loss() -> None:
+    disk = new_disk()
+    log = open_in(disk, SETTINGS)
+    for number in range(10):
+        append(log, batch(b"%02d" % number))
+    log.flush(NOW_MS)
+    for number in range(10, 20):
+        append(log, batch(b"%02d" % number))
+    disk.power_loss()
+    found = offsets(disk, recovery_point=10)
+    assert found[:10] == list(range(10))
+    assert found == list(range(len(found)))
+
+
+def test_the_log_is_cut_at_the_first_bad_batch_whatever_follows() -> None:
+    disk = written(10)
+    flip(disk, path(4, ".log"), SIZE + 65)
+    assert offsets(disk) == [0, 1, 2, 3, 4]
+    assert not disk.exists(path(8, ".log"))
+    assert not disk.exists(path(8, ".snapshot"))
+
+
+def test_a_torn_batch_at_the_end_is_cut() -> None:
+    for cut in (1, SIZE - 61, SIZE - 1):
+        disk = written(10)
+        disk.cut_file(path(8, ".log"), SIZE * 2 - cut)
+        assert offsets(disk) == list(range(9))
+        assert disk.file_size(path(8, ".log")) == SIZE
+
+
+def test_below_the_recovery_point_nothing_is_cut() -> None:
+    disk = written(10)
+    flip(disk, path(4, ".log"), SIZE + 65)
+    before = disk.file_size(path(4, ".log"))
+    with pytest.raises(StorageError, match="durable") as raised:
+        open_in(disk, SETTINGS, recovery_point=7)
+    assert raised.value.path == path(4, ".log")
+    assert raised.value.position == SIZE
+    assert disk.file_size(path(4, ".log")) == before
+
+
+def test_a_log_that_ends_before_its_recovery_point_is_refused() -> None:
+    disk = written(10)
+    disk.cut_file(path(8, ".log"), SIZE)
+    with pytest.raises(StorageError, match="ends at offset 9"):
+        open_in(disk, SETTINGS, recovery_point=10)
+
+
+def test_a_missing_segment_ends_the_log() -> None:
+    disk = written(14)
+    for extension in (".log", ".index", ".timeindex"):
+        disk.remove(path(4, extension))
+    assert offsets(disk) == [0, 1, 2, 3]
+    assert not disk.exists(path(8, ".log"))
+
+
+def test_offsets_that_do_not_rise_are_no_log() -> None:
+    disk = written(3)
+    file = disk.open(path(0, ".log"))
+    file.write_at(SIZE * 2, [(1).to_bytes(8, "big")])
+    assert offsets(disk) == [0, 1]
+
+
+def test_recovering_twice_changes_nothing() -> None:
+    disk = written(20)
+    flip(disk, path(16, ".log"), SIZE * 2 + 65)
+    log = open_in(disk, SETTINGS)
+    log.flush(NOW_MS)
+    disk.kill()
+    once = file_contents(disk)
+    log = open_in(disk, SETTINGS)
+    log.flush(NOW_MS)
+    disk.kill()
+    assert file_contents(disk) == once
+    assert name(18, ".snapshot") in once
+
+
+def test_what_is_beside_the_batches_is_written_anew_as_it_was() -> None:
+    disk = new_disk()
+    log = open_in(disk, SETTINGS)
+    for number in range(20):
+        producer = number % 3
+        append(log, batch(b"%02d" % number, producer_id=producer, epoch=0, sequence=number // 3), number // 5)
+    log.close(NOW_MS)
+    stopped = file_contents(disk)
+    for entry in disk.list_directory(DIRECTORY):
+        if not entry.endswith(".log"):
+            disk.remove(f"{DIRECTORY}/{entry}")
+    log = open_in(disk, SETTINGS)
+    log.close(NOW_MS)
+    assert file_contents(disk) == stopped
+
+
+@pytest.mark.parametrize("extension", [".index", ".timeindex"])
+@pytest.mark.parametrize("damage", ["remove", "garbage", "cut"])
+def test_a_bad_index_is_built_anew_also_after_a_clean_stop(extension: str, damage: str) -> None:
+    disk = new_disk()
+    log = open_in(disk, SETTINGS)
+    for number in range(10):
+        append(log, batch(b"%02d" % number, timestamp=NOW_MS + number))
+    log.close(NOW_MS)
+    stopped = file_contents(disk)
+    for offset in (0, 4, 8):
+        if damage == "remove":
+            disk.remove(path(offset, extension))
+        elif damage == "cut":
+            disk.cut_file(path(offset, extension), 0)
+        else:
+            file = disk.open(path(offset, extension))
+            file.write_at(file.size(), [b"\xff" * 24])
+    log = open_in(disk, SETTINGS, clean=True, recovery_point=10)
+    assert [found.base_offset for found in read_all(log)] == list(range(10))
+    if damage != "cut":  # an empty index is a valid one; it is only slower
+        found = log.offset_for_timestamp(NOW_MS + 6, 10)
+        assert found is not None
+        assert found.offset == 6
+        log.close(NOW_MS)
+        assert file_contents(disk) == stopped
+
+
+def test_snapshots_that_lie_are_not_believed() -> None:
+    disk = new_disk()
+    log = open_in(disk, SETTINGS)
+    for number in range(10):
+        append(log, batch(b"%02d" % number, producer_id=1, epoch=0, sequence=number))
+    log.close(NOW_MS)
+    flip(disk, path(10, ".snapshot"), 20)
+    log = open_in(disk, SETTINGS, clean=True, recovery_point=10)
+    assert append(log, batch(b"10", producer_id=1, epoch=0, sequence=10)).base_offset == 10
+
+
+def test_a_snapshot_past_the_end_goes() -> None:
+    disk = written(10)
+    log = open_in(disk, SETTINGS)
+    log.close(NOW_MS)
+    assert disk.exists(path(10, ".snapshot"))
+    disk.cut_file(path(8, ".log"), SIZE)
+    log = open_in(disk, SETTINGS)
+    assert not disk.exists(path(10, ".snapshot"))
+    assert log.producers.states.end_offset == 9
+
+
+def test_transactions_are_recovered_with_what_they_hold_back() -> None:
+    disk = new_disk()
+    log = open_in(disk, config(segment_bytes=400))
+    open_in_log = {1: 0, 2: 0}
+    for turn in range(6):
+        for producer in (1, 2):
+            data = batch(b"x", producer_id=producer, epoch=0, sequence=open_in_log[producer], transactional=True)
+            append(log, data)
+            open_in_log[producer] += 1
+        append(log, marker(1, 0, turn % 2 == 0), origin=Origin.COORDINATOR)
+    live = [repr(found) for found in log.aborted_transactions(0, log.log_end)]
+    unstable = log.first_unstable_offset
+    index_files = {key: data for key, data in file_contents(disk).items() if key.endswith(".txnindex")}
+    assert live
+    assert index_files
+    disk.kill()
+    again = open_in(disk, config(segment_bytes=400))
+    assert [repr(found) for found in again.aborted_transactions(0, again.log_end)] == live
+    assert again.first_unstable_offset == unstable
+    assert {key: data for key, data in file_contents(disk).items() if key.endswith(".txnindex")} == index_files
+
+
+def test_the_log_start_is_kept() -> None:
+    disk = written(10)
+    log = open_in(disk, SETTINGS, log_start=6)
+    assert (log.log_start, log.log_end) == (6, 10)
+    assert [entry.start_offset for entry in log.epochs.entries()] == [6]
+    log.abandon()
+    log = open_in(disk, SETTINGS, log_start=50, recovery_point=50)
+    assert (log.log_start, log.log_end) == (50, 50)
+    assert append(log, batch(b"x")).base_offset == 50
+
+
+def copy(fs: FileSystem, source: str, target: str) -> None:
+    file = fs.open(source)
+    data = file.read_at(0, file.size())
+    fs.open(target, create=True).write_at(0, [data])
+
+
+def leave_cleaned(disk: SimDisk) -> None:
+    copy(disk, path(4, ".log"), path(0, ".log.cleaned"))
+    copy(disk, path(4, ".log"), path(4, ".log.swap"))
+
+
+def leave_swap(disk: SimDisk) -> None:
+    """The cleaner made one segment of those at 4 and 8, keeping offsets 5 and 9, and renamed nothing of the old."""
+    file = disk.open(path(4, ".log"))
+    kept = file.read_at(SIZE, SIZE) + disk.open(path(8, ".log")).read_at(SIZE, SIZE)
+    disk.open(path(4, ".log.swap"), create=True).write_at(0, [kept])
+    disk.open(path(4, ".index.swap"), create=True)
+    disk.open(path(4, ".timeindex.swap"), create=True)
+
+
+def leave_deleted(disk: SimDisk) -> None:
+    copy(disk, path(0, ".log"), path(0, ".log.deleted"))
+    copy(disk, path(4, ".snapshot"), path(4, ".snapshot.deleted"))
+    disk.open(f"{DIRECTORY}/leader-epoch-checkpoint.tmp", create=True).write_at(0, [b"half"])
+    disk.open(path(99, ".index"), create=True)
+
+
+@pytest.mark.parametrize(
+    ("leave", "expected"),
+    [
+        (leave_cleaned, list(range(14))),
+        (leave_swap, [0, 1, 2, 3, 5, 9, 12, 13]),
+        (leave_deleted, list(range(14))),
+    ],
+)
+@pytest.mark.parametrize("clean", [False, True])
+def test_leftovers_are_finished_or_undone(leave: Callable[[SimDisk], None], expected: list[int], clean: bool) -> None:
+    disk = new_disk()
+    settings = config(segment_bytes=SIZE * 4, cleanup_policy="compact")
+    log = open_in(disk, settings)
+    for number in range(14):
+        append(log, batch(b"%02d" % number))
+    log.close(NOW_MS)
+    leave(disk)
+    log = open_in(disk, settings, clean=clean, recovery_point=14 if clean else 0)
+    assert [found.base_offset for found in read_all(log)] == expected
+    assert all(entry.rpartition(".")[2] in ("log", "index", "timeindex", "snapshot") or "." not in entry
+               for entry in disk.list_directory(DIRECTORY))  # fmt: skip
+    assert not disk.exists(path(99, ".index"))
+
+
+def test_a_crash_at_any_change_during_recovery_loses_nothing_more() -> None:
+    damaged = written(14)
+    flip(damaged, path(12, ".log"), SIZE + 65)
+    steps = 0
+    counting = damaged.fork()
+
+    def count(disk: SimDisk) -> None:
+        nonlocal steps
+        steps += 1
+
+    counting.after_change = count
+    open_in(counting, SETTINGS)
+    assert steps > 5
+    for stop in range(1, steps + 1):
+        disk = damaged.fork()
+        left = [stop]
+
+        def crash(changed: SimDisk, left: list[int] = left) -> None:
+            left[0] -= 1
+            if left[0] == 0:
+                raise KeyboardInterrupt
+
+        disk.after_change = crash
+        with pytest.raises(KeyboardInterrupt):
+            open_in(disk, SETTINGS)
+        disk.after_change = None
+        disk.kill()
+        assert offsets(disk) == list(range(13)), stop

@@ -1,0 +1,93 @@
+"""Deleting old segments: by age, by size, by log start, and never what is not committed."""
+
+from mainstem.sim.disk import SimDisk
+from mainstem.storage.log import Log
+from tests.support.logs import DIRECTORY, NOW_MS, append, batch, config, new_disk, open_in, read_all
+
+SIZE = len(batch(b"00"))
+
+
+def filled(disk: SimDisk, count: int = 10, **settings: str | int) -> Log:
+    """Two batches a segment; batch n is n seconds younger than the first."""
+    log = open_in(disk, config(segment_bytes=SIZE * 2, **settings))
+    for number in range(count):
+        append(log, batch(b"%02d" % number, timestamp=NOW_MS + number * 1000), now_ms=NOW_MS + number * 1000)
+    return log
+
+
+def bases(log: Log) -> list[int]:
+    return [segment.base_offset for segment in log.segments]
+
+
+def test_a_segment_goes_when_its_newest_record_is_too_old() -> None:
+    log = filled(new_disk(), retention_ms=5000)
+    assert log.delete_old_segments(NOW_MS + 6000) == 0
+    assert log.delete_old_segments(NOW_MS + 6001) == 1
+    assert (bases(log), log.log_start) == ([2, 4, 6, 8], 2)
+    assert log.delete_old_segments(NOW_MS + 10_500) == 2
+
+
+def test_all_segments_may_go_and_a_new_one_begins() -> None:
+    log = filled(new_disk(), retention_ms=5000)
+    assert log.delete_old_segments(NOW_MS + 100_000) == 5
+    assert (bases(log), log.log_start, log.log_end, log.size) == ([10], 10, 10, 0)
+    assert log.delete_old_segments(NOW_MS + 200_000) == 0
+    assert append(log, batch(b"10")).base_offset == 10
+
+
+def test_without_timestamps_the_files_age_counts() -> None:
+    disk = new_disk()
+    log = open_in(disk, config(segment_bytes=SIZE * 2, retention_ms=5000))
+    for _ in range(4):
+        append(log, batch(b"00", timestamp=-1))
+    assert log.delete_old_segments(NOW_MS + 5000) == 0
+    assert log.delete_old_segments(NOW_MS + 5001) == 2
+
+
+def test_the_oldest_go_while_enough_is_left() -> None:
+    log = filled(new_disk(), retention_ms=-1, retention_bytes=SIZE * 5)
+    assert log.delete_old_segments(NOW_MS) == 2
+    assert (bases(log), log.size) == ([4, 6, 8], SIZE * 6)
+
+
+def test_forever_is_forever() -> None:
+    log = filled(new_disk(), retention_ms=-1, retention_bytes=-1)
+    assert log.delete_old_segments(NOW_MS * 2) == 0
+
+
+def test_a_compacted_topic_loses_only_what_lies_before_its_start() -> None:
+    log = filled(new_disk(), cleanup_policy="compact", retention_ms=1, retention_bytes=0)
+    assert log.delete_old_segments(NOW_MS * 2) == 0
+    log.advance_log_start(5)
+    assert log.delete_old_segments(NOW_MS * 2) == 2
+    assert (bases(log), log.log_start) == ([4, 6, 8], 5)
+    assert [found.base_offset for found in read_all(log)] == [5, 6, 7, 8, 9]
+
+
+def test_files_are_renamed_at_once_and_removed_after_their_delay() -> None:
+    disk = new_disk()
+    log = filled(disk, retention_ms=5000, file_delete_delay_ms=1000)
+    log.delete_old_segments(NOW_MS + 8500)
+    deleted = [name for name in disk.list_directory(DIRECTORY) if name.endswith(".deleted")]
+    assert deleted == [
+        f"{0:020}.index.deleted",
+        f"{0:020}.log.deleted",
+        f"{0:020}.timeindex.deleted",
+        f"{2:020}.index.deleted",
+        f"{2:020}.log.deleted",
+        f"{2:020}.snapshot.deleted",
+        f"{2:020}.timeindex.deleted",
+    ]
+    assert log.due_removals(NOW_MS + 9499) == []
+    for job in log.due_removals(NOW_MS + 9500):
+        job.run()
+    assert not [name for name in disk.list_directory(DIRECTORY) if name.endswith(".deleted")]
+    assert log.due_removals(NOW_MS * 2) == []
+
+
+def test_epochs_begin_where_the_log_does() -> None:
+    log = open_in(new_disk(), config(segment_bytes=SIZE * 2, retention_bytes=SIZE * 4, retention_ms=-1))
+    for number in range(10):
+        append(log, batch(b"%02d" % number), leader_epoch=number // 4)
+    log.delete_old_segments(NOW_MS)
+    assert [(entry.epoch, entry.start_offset) for entry in log.epochs.entries()] == [(1, 6), (2, 8)]
