@@ -38,6 +38,7 @@ COMPILED = [
     "src/mainstem/storage/open_files.py",
     "src/mainstem/storage/posix.py",
     "src/mainstem/storage/producer_store.py",
+    "src/mainstem/storage/readable_log.py",
     "src/mainstem/storage/reading.py",
     "src/mainstem/storage/recovery.py",
     "src/mainstem/storage/replay.py",

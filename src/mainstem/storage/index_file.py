@@ -119,15 +119,6 @@ class IndexFile:
         finally:
             self.ref.unpin()
 
-    def sync(self) -> None:
-        file = self.ref.pin()
-        try:
-            version: i64 = self.ref.version
-            file.sync()
-            self.ref.synced_version = version
-        finally:
-            self.ref.unpin()
-
     def _count(self, file: File, slots: i64) -> i64:
         """How many of `slots` are entries: all, or those before a tail of zeros."""
         if slots == 0 or not self._is_zero(file, slots - 1):

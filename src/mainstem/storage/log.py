@@ -21,7 +21,7 @@ from mypy_extensions import i64
 
 from mainstem.core.log.append_result import AppendResult
 from mainstem.core.log.config import LogConfig
-from mainstem.core.log.epochs import EpochEnd, LeaderEpochs
+from mainstem.core.log.epochs import LeaderEpochs
 from mainstem.core.log.producers import BatchMark, CompletedTransaction, Origin
 from mainstem.core.log.validation import BatchRules, ValidBatch, replicated_batches, validate
 from mainstem.protocol.batch import NO_TIMESTAMP, BatchView
@@ -29,17 +29,15 @@ from mainstem.protocol.control import EndMarker, parse_end_marker
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.storage import names
 from mainstem.storage.duplicates import find_older_batches
-from mainstem.storage.errors import StorageError
 from mainstem.storage.flushing import FlushJob, RemovalJob
 from mainstem.storage.leader_epoch_file import format_leader_epochs, write_leader_epochs
 from mainstem.storage.open_files import OpenFiles
 from mainstem.storage.producer_store import ProducerStore
-from mainstem.storage.reading import ReadJob, Slice, empty_slice
+from mainstem.storage.readable_log import ReadableLog
 from mainstem.storage.replay import replay_producers
 from mainstem.storage.retention import count_below, count_expired, count_over
 from mainstem.storage.segment import Segment
 from mainstem.storage.segments import Segments
-from mainstem.storage.timestamps import TimestampedOffset, find_max_timestamp, find_timestamp
 from mainstem.storage.txn_index import AbortedTransaction
 
 DEFAULT_PRODUCER_EXPIRATION_MS: Final = 86_400_000
@@ -52,7 +50,7 @@ def no_jitter(bound: int) -> int:
     return 0
 
 
-class Log:
+class Log(ReadableLog):
     """Made by `recovery.open_log`, with every part already consistent."""
 
     def __init__(
@@ -70,22 +68,13 @@ class Log:
         now_ms: i64,
         jitter: Jitter,
     ) -> None:
-        self.directory = directory
-        self.log_start: i64 = log_start
+        super().__init__(directory, Segments(segments), epochs, producers, log_start, log_end, high_watermark)
         self.recovery_point: i64 = recovery_point
-        self.log_end: i64 = log_end
-        self.high_watermark: i64 = max(log_start, min(high_watermark, log_end))
-        self.epochs = epochs
-        self.producers = producers
-        self.failure: StorageError | None = None
         self.is_closed = False
         self.last_flush_ms: i64 = now_ms
         self._files = files
         self._fs = files.fs
-        self._segments = Segments(segments)
         self._active: Segment = segments[-1]
-        self._first_unstable: i64 = -1
-        self._generation: i64 = 0
         self._epochs_written: i64 = 0  # the loader counts from what the file says
         self._removals: list[RemovalJob] = []
         self._jitter = jitter
@@ -117,42 +106,6 @@ class Log:
         self._flush_messages: i64 = config.flush_messages
         self._flush_ms: i64 = config.flush_ms
 
-    @property
-    def size(self) -> i64:
-        """The bytes of all segments."""
-        return self._segments.size
-
-    @property
-    def first_base_offset(self) -> i64:
-        """Where the files begin, which may be before the log start."""
-        return self._segments.first.base_offset
-
-    @property
-    def segments(self) -> list[Segment]:
-        return self._segments.all()
-
-    @property
-    def active_segment(self) -> Segment:
-        return self._active
-
-    @property
-    def last_stable_offset(self) -> i64:
-        """Where a reader of committed records must stop."""
-        first: i64 = self._first_unstable
-        if first >= 0 and first < self.high_watermark:
-            return first
-        return self.high_watermark
-
-    @property
-    def first_unstable_offset(self) -> i64:
-        """The start of the oldest transaction that is open or not yet replicated, or -1."""
-        return self._first_unstable
-
-    def _update_first_unstable(self) -> None:
-        first: i64 = self.producers.states.first_unstable_offset
-        # DeleteRecords may have passed the start of an open transaction (KAFKA-9105).
-        self._first_unstable = max(first, self.log_start) if first >= 0 else -1
-
     def _check_order(self) -> None:
         assert self.log_start <= self.last_stable_offset <= self.high_watermark <= self.log_end, repr(self)
         assert self.recovery_point <= self.log_end, repr(self)
@@ -163,16 +116,6 @@ class Log:
         if self.failure is not None:
             raise self.failure
         assert not self.is_closed, f"{self!r} is closed"
-
-    def fail(self, error: Exception) -> StorageError:
-        """Takes the log offline; every later call that would write raises this."""
-        if self.failure is None:
-            if isinstance(error, StorageError):
-                self.failure = error
-            else:
-                path = getattr(error, "filename", None) or self.directory
-                self.failure = StorageError(str(path), str(error))
-        return self.failure
 
     # -- appending -----------------------------------------------------------------------------------------------
 
@@ -410,101 +353,6 @@ class Log:
         self._segments.add(segment)
         self._active = segment
 
-    # -- reading -------------------------------------------------------------------------------------------------
-
-    def begin_read(self, offset: i64, max_bytes: i64, upper_bound: i64, min_one: bool = True) -> ReadJob | Slice:
-        """Looks for the batch that holds `offset`; a `Slice` where that takes no file, else a job.
-
-        `upper_bound` is the high watermark or last stable offset: nothing at or past it is in the slice.
-        RemoteError OFFSET_OUT_OF_RANGE outside `[log_start, log_end]`.
-        """
-        if self.failure is not None:
-            raise self.failure
-        if offset < self.log_start or offset > self.log_end:
-            raise RemoteError(
-                ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset}; the log has {self.log_start} to {self.log_end}"
-            )
-        if offset >= upper_bound:
-            return empty_slice(offset)
-        return self._read_from(self._segments.floor(offset), offset, max_bytes, upper_bound, min_one)
-
-    def _read_from(self, at: i64, offset: i64, max_bytes: i64, upper_bound: i64, min_one: bool) -> ReadJob | Slice:
-        if at >= len(self._segments):
-            return empty_slice(offset)
-        segment = self._segments.at(at)
-        whole: bool = upper_bound >= self._segments.upper_offset(at, self.log_end)
-        job = ReadJob(segment, offset, upper_bound, whole, max_bytes, min_one, self._generation)
-        if job.is_done:
-            found = job.slice()
-            if found is not None:
-                return found
-        job.pin()
-        return job
-
-    def finish_read(self, job: ReadJob) -> ReadJob | Slice:
-        """Takes back a job that has run: the slice, or the next job where the segment ended before the offset."""
-        job.unpin()
-        if job.generation != self._generation:
-            return self.begin_read(job.offset, job.max_bytes, job.upper_bound, job.min_one)
-        found = job.slice()
-        if found is not None:
-            return found
-        at: i64 = self._segments.floor(job.segment.base_offset) + 1
-        return self._read_from(at, job.offset, job.max_bytes, job.upper_bound, job.min_one)
-
-    def read(self, offset: i64, max_bytes: i64, upper_bound: i64, min_one: bool = True) -> Slice:
-        """`begin_read` and all that follows, blocking where it must."""
-        step = self.begin_read(offset, max_bytes, upper_bound, min_one)
-        while isinstance(step, ReadJob):
-            try:
-                step.run()
-            except BaseException:
-                step.unpin()
-                raise
-            step = self.finish_read(step)
-        return step
-
-    def aborted_transactions(self, first_offset: i64, upper_offset: i64) -> list[AbortedTransaction]:
-        """Those that overlap `[first_offset, upper_offset)`, by first offset, as clients need them."""
-        found: list[AbortedTransaction] = []
-        at: i64 = max(self._segments.floor(first_offset), 0)
-        while at < len(self._segments):
-            if self._segments.at(at).txn_index.collect(first_offset, upper_offset, found):
-                break
-            at += 1
-        found.sort(key=_first_offset)
-        return found
-
-    def aborted_transactions_in(self, found: Slice, upper_bound: i64) -> list[AbortedTransaction]:
-        """Those that a reader of this slice must know of."""
-        if found.size == 0:
-            return []
-        at: i64 = self._segments.floor(found.base_offset)
-        segment = self._segments.at(at)
-        segment.check_indexes()
-        index = segment.offset_index.ref.pin()
-        try:
-            upper: i64 = segment.offset_index.offset_at_or_after(index, found.position + found.size, False)
-        finally:
-            segment.offset_index.ref.unpin()
-        if upper < 0:
-            upper = self._segments.upper_offset(at, self.log_end)
-        return self.aborted_transactions(found.base_offset, min(upper, upper_bound))
-
-    def offset_for_timestamp(self, timestamp: i64, upper_bound: i64) -> TimestampedOffset | None:
-        """The first record at or after `timestamp` below `upper_bound`. May block, and opens a batch."""
-        return find_timestamp(self._segments.all(), timestamp, self.log_start, upper_bound)
-
-    def max_timestamp(self) -> TimestampedOffset | None:
-        """The first record with the largest timestamp. May block, and opens a batch."""
-        return find_max_timestamp(self._segments.all())
-
-    def epoch_for(self, offset: i64) -> i64:
-        return self.epochs.epoch_for(offset)
-
-    def end_offset_for(self, epoch: i64) -> EpochEnd:
-        return self.epochs.end_offset_for(epoch, self.log_end)
-
     # -- epochs, high watermark, log start -----------------------------------------------------------------------
 
     def assign_epoch(self, epoch: i64) -> None:
@@ -546,8 +394,8 @@ class Log:
             )
         if offset <= self.log_start:
             return False
+        # Kafka moves the recovery point along; but what lies below is no more durable for it (D4).
         self.log_start = offset
-        self.recovery_point = max(self.recovery_point, offset)
         self.epochs.truncate_from_start(offset)
         self.producers.on_log_start(offset)
         self._update_first_unstable()
@@ -568,11 +416,6 @@ class Log:
         if unflushed >= self._flush_messages:
             return True
         return unflushed > 0 and now_ms - self.last_flush_ms >= self._flush_ms
-
-    @property
-    def has_unflushed_roll(self) -> bool:
-        """Whether a segment was rolled and waits to be made durable."""
-        return self._unflushed_roll
 
     @property
     def flushes_before_ack(self) -> bool:
@@ -637,11 +480,18 @@ class Log:
 
     # -- truncating ----------------------------------------------------------------------------------------------
 
-    def truncate_to(self, offset: i64, now_ms: i64) -> bool:
-        """Removes everything at or past `offset`; False where there is nothing. Blocks.
+    def truncation_point(self, offset: i64) -> i64:
+        """Where the log would end after `truncate_to(offset)`: before the batch that holds it, which goes whole."""
+        at: i64 = self._segments.floor(offset)
+        if offset >= self.log_end or at < 0:
+            return min(offset, self.log_end)
+        return self._segments.at(at).end_before(offset)
 
-        A checkpointed recovery point past `offset` must be lowered on disk first: after a power cut it would call
-        durable what was written here since.
+    def truncate_to(self, offset: i64, now_ms: i64) -> bool:
+        """Removes every batch that ends at or past `offset`; False where there is none. Blocks.
+
+        A checkpointed recovery point past `truncation_point` must be lowered on disk first: after a power cut it
+        would call durable what was written here since.
         """
         self._check_alive()
         assert offset >= 0
@@ -653,7 +503,7 @@ class Log:
             self.truncate_fully_and_start_at(offset, now_ms)
             return True
         try:
-            self._truncate(offset, now_ms)
+            self._truncate(self.truncation_point(offset), now_ms)
         except OSError as error:
             raise self.fail(error) from error
         self._check_order()
@@ -671,14 +521,16 @@ class Log:
             segment.remove_files()
         self._active = kept[-1]
         self._active.truncate_to(offset, now_ms)
+        # Or the old batches could come back behind the new ones.
+        self._active.sync()
         self._segments.replace(kept)
         self.log_end = offset
         self.recovery_point = min(self.recovery_point, offset)
         self.high_watermark = min(self.high_watermark, offset)
         self.log_start = min(self.log_start, offset)
         self.epochs.truncate_from_end(offset)
-        self.producers.reload(self.log_start, offset, now_ms)
-        replay_producers(self._segments.all(), self.producers, self.log_start, offset, False)
+        self.producers.reload(kept[0].base_offset, offset, now_ms)
+        replay_producers(self._segments.all(), self.producers, offset, False)
         self.producers.states.on_high_watermark(self.high_watermark)
         self._update_first_unstable()
         self._fs.sync_directory(self.directory)
@@ -731,6 +583,7 @@ class Log:
             return 0
         if count == len(self._segments):
             self._roll_to(self.log_end, now_ms)
+        self.producers.sync()
         gone = self._segments.take_first(count)
         paths: list[str] = []
         for segment in gone:
@@ -779,7 +632,3 @@ class Log:
         self.is_closed = True
         for segment in self._segments.all():
             segment.discard()
-
-
-def _first_offset(aborted: AbortedTransaction) -> int:
-    return aborted.first_offset

@@ -5,8 +5,10 @@ Which snapshots are there is as visible as any other file, so the rules are Kafk
   where the state has not moved since the last one.
 - One goes with its segment. After a load, what belongs to no segment goes too, except the newest, if it lies past the
   last segment's base.
-- Only those in (log start, log end] are believed; one that cannot be read is removed and an older one taken, and the
-  rest of the state comes from the batches after it.
+- One past the log end or before the first segment is removed unread. Kafka also removes those at or before the log
+  start, and writes none there, and so forgets every producer when all records are deleted before a restart (T1), and
+  what it recovers depends on how often it does (D3): these we keep, until their segments go.
+- One that cannot be read is removed and an older one taken; the rest of the state comes from the batches after it.
 """
 
 from mypy_extensions import i64
@@ -78,6 +80,16 @@ class ProducerStore:
         self._unsynced = []
         return unsynced
 
+    def sync(self) -> None:
+        """Makes every snapshot durable, before the segments go that it could be made from again. Blocks."""
+        for path in self.take_unsynced():
+            file = self._fs.open(path)
+            try:
+                file.sync()
+            finally:
+                file.close()
+            self._fs.sync_directory(self._directory)
+
     def remove(self, offset: i64) -> None:
         if offset in self._snapshots:
             self._snapshots.remove(offset)
@@ -100,13 +112,15 @@ class ProducerStore:
         self._fs.rename(path, path + names.DELETED)
         return path + names.DELETED
 
-    def reload(self, log_start: i64, log_end: i64, now_ms: i64) -> None:
-        """Goes back to the newest snapshot in range; the caller applies the batches from `states.end_offset` on."""
+    def reload(self, first_offset: i64, log_end: i64, now_ms: i64) -> None:
+        """Goes back to the newest snapshot up to `log_end`, or to nothing known before `first_offset`.
+
+        The caller applies the batches from `states.end_offset` on, also those below the log start that are there.
+        """
         for offset in list(self._snapshots):
-            if offset > log_end or offset <= log_start:
+            if offset > log_end or offset < first_offset:
                 self.remove(offset)
         if log_end == self.states.end_offset:
-            self.on_log_start(log_start)
             return
         self.states.clear()
         while self._snapshots:
@@ -122,8 +136,8 @@ class ProducerStore:
             self.states.restored(newest)
             self._last_snapshot = newest
             return
-        self.states.restored(log_start)
-        self._last_snapshot = log_start
+        self.states.restored(first_offset)
+        self._last_snapshot = first_offset
 
     def start_at(self, offset: i64) -> None:
         """Forgets every producer and every snapshot; the log begins anew at `offset`."""
@@ -135,4 +149,6 @@ class ProducerStore:
 
     def on_log_start(self, log_start: i64) -> None:
         self.states.on_log_start(log_start)
-        self._last_snapshot = self._snapshots[-1] if self._snapshots else log_start
+        # Kafka takes a snapshot at the log start for granted; where there are producers to keep, it must be written.
+        known: i64 = log_start if len(self.states) == 0 else log_start - 1
+        self._last_snapshot = self._snapshots[-1] if self._snapshots else known

@@ -11,7 +11,7 @@ may end inside a batch, which clients leave out. It keeps its file open until `r
 
 from mypy_extensions import i64
 
-from mainstem.storage.errors import WouldBlock
+from mainstem.storage.errors import StorageError, WouldBlock
 from mainstem.storage.fs import File
 from mainstem.storage.open_files import FileRef
 from mainstem.storage.segment import Found, Segment
@@ -92,6 +92,7 @@ class ReadJob:
         self.min_one = min_one
         self.generation: i64 = generation
         self.found: Found | None = None
+        self.error: Exception | None = None
         self.end: i64 = segment.size
         self._end_known = upper_known
         self._pinned = False
@@ -130,11 +131,16 @@ class ReadJob:
             self._run(True)
         except WouldBlock:
             return False
+        except (OSError, StorageError) as error:
+            self.error = error
         return True
 
     def run(self) -> None:
-        """May block; for a thread."""
-        self._run(False)
+        """May block; for a thread. A failure is kept for `Log.finish_read`."""
+        try:
+            self._run(False)
+        except (OSError, StorageError) as error:
+            self.error = error
 
     def _run(self, cached: bool) -> None:
         index, log = self._index, self._log

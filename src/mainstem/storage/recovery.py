@@ -108,6 +108,9 @@ class _Loader:
         self.epochs.truncate_from_end(self.log_end)
         self.epochs.truncate_from_start(self.log_start)
         self._load_producers()
+        if not clean:
+            # What was removed must not come back beside what is written from now on.
+            self._fs.sync_directory(self.directory)
         return Log(
             self._files,
             self.directory,
@@ -214,8 +217,8 @@ class _Loader:
         while first > 0 and self.segments[first].base_offset > self.recovery_point:
             first -= 1
         start: i64 = self.segments[first].base_offset
-        self.producers.reload(self.log_start, start, self.now_ms)
-        replay_producers(self.segments[:first], self.producers, self.log_start, start, False)
+        self.producers.reload(self.segments[0].base_offset, start, self.now_ms)
+        replay_producers(self.segments[:first], self.producers, start, False)
         self.log_end = start
         at: i64 = first
         while at < len(self.segments):
@@ -249,6 +252,7 @@ class _Loader:
         states.end_offset = max(states.end_offset, segment.base_offset)
         self.log_end = segment.base_offset
         broken = ""
+        last_epoch: i64 = -1
         log = segment.log.pin()
         try:
             scan = BatchScan(log, 0, segment.size)
@@ -263,6 +267,11 @@ class _Loader:
                 if batch.base_offset < self.log_end or not segment.can_hold(batch.last_offset):
                     broken = f"offsets {batch.base_offset} to {batch.last_offset} where {self.log_end} is next"
                     break
+                if 0 <= batch.leader_epoch < last_epoch and self.log_end >= self.recovery_point:
+                    # What a truncation had removed, back from the disk behind what was written over it.
+                    broken = f"epoch {batch.leader_epoch} after epoch {last_epoch}"
+                    break
+                last_epoch = batch.leader_epoch
                 segment.index_batch(batch, scan.position)
                 if batch.leader_epoch > self.epochs.latest:
                     self.epochs.assign(batch.leader_epoch, batch.base_offset)
@@ -287,7 +296,11 @@ class _Loader:
                     segment.log.path, f"{broken}; it was durable up to offset {self.recovery_point}", valid
                 )
             segment.cut_data(valid)
+            # Or what was cut could come back once a new segment follows.
+            segment.sync()
         segment.end_indexes()
+        # A process that died left bytes that were never synced: the next flush must cover them.
+        segment.log.version += 1
         return broken != ""
 
     def _remove_from(self, at: i64) -> None:
@@ -315,6 +328,6 @@ class _Loader:
 
     def _load_producers(self) -> None:
         self.producers.remove_stray([segment.base_offset for segment in self.segments])
-        self.producers.reload(self.log_start, self.log_end, self.now_ms)
-        replay_producers(self.segments, self.producers, self.log_start, self.log_end, True)
+        self.producers.reload(self.segments[0].base_offset, self.log_end, self.now_ms)
+        replay_producers(self.segments, self.producers, self.log_end, True)
         self.producers.take_snapshot(sync=False)

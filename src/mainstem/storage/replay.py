@@ -43,9 +43,7 @@ def apply_batch(states: ProducerStates, batch: BatchView) -> CompletedTransactio
     return completed
 
 
-def replay_producers(
-    segments: list[Segment], store: ProducerStore, log_start: i64, log_end: i64, snapshot_segments: bool
-) -> None:
+def replay_producers(segments: list[Segment], store: ProducerStore, log_end: i64, snapshot_segments: bool) -> None:
     """From `states.end_offset` to `log_end`. With `snapshot_segments`, snapshots of the last two segments are left."""
     states = store.states
     worth_keeping = [segment.base_offset for segment in segments[-2:]] if snapshot_segments else []
@@ -54,7 +52,7 @@ def replay_producers(
         at += 1
     while at < len(segments) and states.end_offset < log_end:
         segment = segments[at]
-        start: i64 = max(segment.base_offset, states.end_offset, log_start)
+        start: i64 = max(segment.base_offset, states.end_offset)
         if start >= log_end:
             break
         states.end_offset = start

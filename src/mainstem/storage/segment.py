@@ -112,8 +112,7 @@ class Segment:
         except (FileNotFoundError, StorageError):
             self.rebuild_indexes()
             # Below the recovery point nothing else would make them durable.
-            self.offset_index.sync()
-            self.time_index.sync()
+            self.sync()
         self._indexes_checked = True
 
     def rebuild_indexes(self) -> None:
@@ -251,6 +250,18 @@ class Segment:
         self._bytes_since_index_entry = 0
         self._scan_max_timestamp()
 
+    def sync(self) -> None:
+        """Makes the files durable. Blocks."""
+        for ref in self.refs():
+            if ref.dirty:
+                file = ref.pin()
+                try:
+                    version: i64 = ref.version
+                    file.sync()
+                    ref.synced_version = version
+                finally:
+                    ref.unpin()
+
     def cut_data(self, size: i64) -> None:
         """Cuts the file only; recovery writes the indexes itself."""
         self._cut(size)
@@ -305,6 +316,21 @@ class Segment:
         if not find_batch(scan, offset):
             return None
         return Found(scan.header.base_offset, scan.position, scan.size)
+
+    def end_before(self, offset: i64) -> i64:
+        """Where the last batch ends that ends before `offset`: the log end, were the rest cut. May block."""
+        self.check_indexes()
+        end: i64 = self.base_offset
+        index = self.offset_index.ref.pin()
+        log = self.log.pin()
+        try:
+            scan = HeaderScan(log, self.offset_index.lookup(index, offset - 1, False), self.size, False)
+            while scan.advance() and scan.header.last_offset < offset:
+                end = scan.header.next_offset
+        finally:
+            self.log.unpin()
+            self.offset_index.ref.unpin()
+        return end
 
     def read_next_offset(self) -> i64:
         """The offset after the last batch, found from the last index entry on; the base where there is none."""

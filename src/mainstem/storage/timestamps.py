@@ -4,6 +4,8 @@ from mypy_extensions import i64
 
 from mainstem.protocol.batch import BatchView
 from mainstem.protocol.records import iterate_records
+from mainstem.storage.errors import StorageError
+from mainstem.storage.fs import File
 from mainstem.storage.scan import HeaderScan
 from mainstem.storage.segment import Segment
 
@@ -17,40 +19,49 @@ class TimestampedOffset:
         self.leader_epoch: i64 = leader_epoch
 
 
-def find_timestamp(
-    segments: list[Segment], timestamp: i64, log_start: i64, upper_bound: i64
-) -> TimestampedOffset | None:
-    """The first record at or after `timestamp`, not before `log_start`, below `upper_bound`."""
-    for segment in segments:
-        if segment.base_offset >= upper_bound:
-            return None
-        if segment.max_timestamp >= timestamp:
-            found = _search(segment, timestamp, log_start)
-            if found is not None:
-                return found if found.offset < upper_bound else None
-    return None
+class TimestampJob:
+    """Looks in one segment for the first record at or after `timestamp`, not before `log_start`.
 
+    Made and pinned on the loop; `run` may block and is for a thread; `Log.finish_find` takes it back.
+    """
 
-def _search(segment: Segment, timestamp: i64, log_start: i64) -> TimestampedOffset | None:
-    segment.check_indexes()
-    time_file = segment.time_index.ref.pin()
-    index = segment.offset_index.ref.pin()
-    log = segment.log.pin()
-    try:
-        offset: i64 = max(segment.time_index.lookup(time_file, timestamp, False), log_start)
-        scan = HeaderScan(log, segment.offset_index.lookup(index, offset, False), segment.size, False)
+    def __init__(self, segment: Segment, timestamp: i64, log_start: i64, upper_bound: i64, generation: i64) -> None:
+        self.segment = segment
+        self.timestamp: i64 = timestamp
+        self.log_start: i64 = log_start
+        self.upper_bound: i64 = upper_bound
+        self.generation: i64 = generation
+        self.found: TimestampedOffset | None = None
+        self.error: Exception | None = None
+        self._end: i64 = segment.size
+        segment.check_indexes()
+        self._times: File = segment.time_index.ref.pin()
+        self._index: File = segment.offset_index.ref.pin()
+        self._log: File = segment.log.pin()
+
+    def run(self) -> None:
+        try:
+            self.found = self._search()
+        except (OSError, StorageError) as error:
+            self.error = error
+
+    def unpin(self) -> None:
+        self.segment.log.unpin()
+        self.segment.offset_index.ref.unpin()
+        self.segment.time_index.ref.unpin()
+
+    def _search(self) -> TimestampedOffset | None:
+        segment = self.segment
+        offset: i64 = max(segment.time_index.lookup(self._times, self.timestamp, False), self.log_start)
+        scan = HeaderScan(self._log, segment.offset_index.lookup(self._index, offset, False), self._end, False)
         while scan.advance():
-            if scan.header.max_timestamp < timestamp or scan.header.last_offset < log_start:
+            if scan.header.max_timestamp < self.timestamp or scan.header.last_offset < self.log_start:
                 continue
-            batch = BatchView(log.read_at(scan.position, scan.size), 0)
+            batch = BatchView(self._log.read_at(scan.position, scan.size), 0)
             for record in iterate_records(batch):
-                if record.timestamp >= timestamp and record.offset >= log_start:
+                if record.timestamp >= self.timestamp and record.offset >= self.log_start:
                     return TimestampedOffset(record.offset, record.timestamp, batch.leader_epoch)
-    finally:
-        segment.log.unpin()
-        segment.offset_index.ref.unpin()
-        segment.time_index.ref.unpin()
-    return None
+        return None
 
 
 def find_max_timestamp(segments: list[Segment]) -> TimestampedOffset | None:

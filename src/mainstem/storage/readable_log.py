@@ -1,0 +1,220 @@
+"""What a log holds, and how it is read: by offset, by timestamp, by transaction, by epoch.
+
+Reading moves no bytes and changes nothing but which files are open. Whatever could block is a job (`reading`,
+`timestamps`): begun here, run in a thread, finished here; `read` and `offset_for_timestamp` do it all at once.
+
+`log_start <= last stable offset <= high watermark <= log_end` (D2); `Log` is what moves them.
+"""
+
+from mypy_extensions import i64
+
+from mainstem.core.log.epochs import EpochEnd, LeaderEpochs
+from mainstem.protocol.errors import ErrorCode, RemoteError
+from mainstem.storage.errors import StorageError
+from mainstem.storage.producer_store import ProducerStore
+from mainstem.storage.reading import ReadJob, Slice, empty_slice
+from mainstem.storage.segment import Segment
+from mainstem.storage.segments import Segments
+from mainstem.storage.timestamps import TimestampedOffset, TimestampJob, find_max_timestamp
+from mainstem.storage.txn_index import AbortedTransaction
+
+
+class ReadableLog:
+    """The offsets, segments, epochs and producers of one partition. `failure` is why it is offline, if it is."""
+
+    def __init__(
+        self,
+        directory: str,
+        segments: Segments,
+        epochs: LeaderEpochs,
+        producers: ProducerStore,
+        log_start: i64,
+        log_end: i64,
+        high_watermark: i64,
+    ) -> None:
+        self.directory = directory
+        self.log_start: i64 = log_start
+        self.log_end: i64 = log_end
+        self.high_watermark: i64 = max(log_start, min(high_watermark, log_end))
+        self.epochs = epochs
+        self.producers = producers
+        self.failure: StorageError | None = None
+        self._segments = segments
+        self._first_unstable: i64 = -1
+        # Counts what may make a position that was found before wrong: truncations and deletions.
+        self._generation: i64 = 0
+
+    @property
+    def size(self) -> i64:
+        """The bytes of all segments."""
+        return self._segments.size
+
+    @property
+    def segments(self) -> list[Segment]:
+        return self._segments.all()
+
+    @property
+    def active_segment(self) -> Segment:
+        return self._segments.active
+
+    @property
+    def last_stable_offset(self) -> i64:
+        """Where a reader of committed records must stop."""
+        first: i64 = self._first_unstable
+        if first >= 0 and first < self.high_watermark:
+            return first
+        return self.high_watermark
+
+    @property
+    def first_unstable_offset(self) -> i64:
+        """The start of the oldest transaction that is open or not yet replicated, or -1."""
+        return self._first_unstable
+
+    def _update_first_unstable(self) -> None:
+        first: i64 = self.producers.states.first_unstable_offset
+        # DeleteRecords may have passed the start of an open transaction (KAFKA-9105).
+        self._first_unstable = max(first, self.log_start) if first >= 0 else -1
+
+    def fail(self, error: Exception) -> StorageError:
+        """Takes the log offline; every later call that would write raises this."""
+        if self.failure is None:
+            if isinstance(error, StorageError):
+                self.failure = error
+            else:
+                path = getattr(error, "filename", None) or self.directory
+                self.failure = StorageError(str(path), str(error))
+        return self.failure
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def begin_read(self, offset: i64, max_bytes: i64, upper_bound: i64, min_one: bool = True) -> ReadJob | Slice:
+        """Looks for the batch that holds `offset`; a `Slice` where that takes no file, else a job.
+
+        `upper_bound` is the high watermark or last stable offset: nothing at or past it is in the slice.
+        RemoteError OFFSET_OUT_OF_RANGE outside `[log_start, log_end]`.
+        """
+        if self.failure is not None:
+            raise self.failure
+        if offset < self.log_start or offset > self.log_end:
+            raise RemoteError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset}; the log has {self.log_start} to {self.log_end}"
+            )
+        if offset >= upper_bound:
+            return empty_slice(offset)
+        return self._read_from(self._segments.floor(offset), offset, max_bytes, upper_bound, min_one)
+
+    def _read_from(self, at: i64, offset: i64, max_bytes: i64, upper_bound: i64, min_one: bool) -> ReadJob | Slice:
+        if at >= len(self._segments):
+            return empty_slice(offset)
+        segment = self._segments.at(at)
+        whole: bool = upper_bound >= self._segments.upper_offset(at, self.log_end)
+        job = ReadJob(segment, offset, upper_bound, whole, max_bytes, min_one, self._generation)
+        if job.is_done:
+            found = job.slice()
+            if found is not None:
+                return found
+        try:
+            job.pin()
+        except OSError as error:
+            raise self.fail(error) from error
+        return job
+
+    def finish_read(self, job: ReadJob) -> ReadJob | Slice:
+        """Takes back a job that has run: the slice, or the next job where the segment ended before the offset."""
+        job.unpin()
+        if job.error is not None:
+            raise self.fail(job.error) from job.error
+        if job.generation != self._generation:
+            return self.begin_read(job.offset, job.max_bytes, job.upper_bound, job.min_one)
+        found = job.slice()
+        if found is not None:
+            return found
+        at: i64 = self._segments.floor(job.segment.base_offset) + 1
+        return self._read_from(at, job.offset, job.max_bytes, job.upper_bound, job.min_one)
+
+    def read(self, offset: i64, max_bytes: i64, upper_bound: i64, min_one: bool = True) -> Slice:
+        """`begin_read` and all that follows, blocking where it must."""
+        step = self.begin_read(offset, max_bytes, upper_bound, min_one)
+        while isinstance(step, ReadJob):
+            step.run()
+            step = self.finish_read(step)
+        return step
+
+    def aborted_transactions(self, first_offset: i64, upper_offset: i64) -> list[AbortedTransaction]:
+        """Those that overlap `[first_offset, upper_offset)`, by first offset, as clients need them."""
+        found: list[AbortedTransaction] = []
+        at: i64 = max(self._segments.floor(first_offset), 0)
+        while at < len(self._segments):
+            if self._segments.at(at).txn_index.collect(first_offset, upper_offset, found):
+                break
+            at += 1
+        found.sort(key=_first_offset)
+        return found
+
+    def aborted_transactions_in(self, found: Slice, upper_bound: i64) -> list[AbortedTransaction]:
+        """Those that a reader of this slice must know of."""
+        if found.size == 0:
+            return []
+        at: i64 = self._segments.floor(found.base_offset)
+        segment = self._segments.at(at)
+        segment.check_indexes()
+        index = segment.offset_index.ref.pin()
+        try:
+            upper: i64 = segment.offset_index.offset_at_or_after(index, found.position + found.size, False)
+        finally:
+            segment.offset_index.ref.unpin()
+        if upper < 0:
+            upper = self._segments.upper_offset(at, self.log_end)
+        return self.aborted_transactions(found.base_offset, min(upper, upper_bound))
+
+    def offset_for_timestamp(self, timestamp: i64, upper_bound: i64) -> TimestampedOffset | None:
+        """`begin_find` and all that follows, blocking where it must."""
+        step: TimestampJob | TimestampedOffset | None = self.begin_find(timestamp, upper_bound)
+        while isinstance(step, TimestampJob):
+            step.run()
+            step = self.finish_find(step)
+        return step
+
+    def begin_find(self, timestamp: i64, upper_bound: i64) -> TimestampJob | None:
+        """Looks for the first record at or after `timestamp` below `upper_bound`; None where there is none."""
+        if self.failure is not None:
+            raise self.failure
+        return self._find_from(0, timestamp, upper_bound)
+
+    def _find_from(self, at: i64, timestamp: i64, upper_bound: i64) -> TimestampJob | None:
+        try:
+            while at < len(self._segments) and self._segments.at(at).base_offset < upper_bound:
+                segment = self._segments.at(at)
+                if segment.size > 0 and segment.max_timestamp >= timestamp:
+                    return TimestampJob(segment, timestamp, self.log_start, upper_bound, self._generation)
+                at += 1
+        except OSError as error:
+            raise self.fail(error) from error
+        return None
+
+    def finish_find(self, job: TimestampJob) -> TimestampJob | TimestampedOffset | None:
+        """Takes back a job that has run: what it found, or the next job where its segment had nothing."""
+        job.unpin()
+        if job.error is not None:
+            raise self.fail(job.error) from job.error
+        if job.generation != self._generation:
+            return self.begin_find(job.timestamp, job.upper_bound)
+        found = job.found
+        if found is not None:
+            return found if found.offset < job.upper_bound else None
+        at: i64 = self._segments.floor(job.segment.base_offset) + 1
+        return self._find_from(at, job.timestamp, job.upper_bound)
+
+    def max_timestamp(self) -> TimestampedOffset | None:
+        """The first record with the largest timestamp. May block, and opens a batch."""
+        return find_max_timestamp(self._segments.all())
+
+    def epoch_for(self, offset: i64) -> i64:
+        return self.epochs.epoch_for(offset)
+
+    def end_offset_for(self, epoch: i64) -> EpochEnd:
+        return self.epochs.end_offset_for(epoch, self.log_end)
+
+
+def _first_offset(aborted: AbortedTransaction) -> int:
+    return aborted.first_offset
