@@ -7,12 +7,22 @@ metadata, opening its logs and taking its terms of leadership; then it serves. A
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from random import Random
 
 from mainstem.broker.apis import served
 from mainstem.broker.clock import Clock
 from mainstem.broker.config import BrokerConfig, Endpoint
+from mainstem.broker.drivers.controller import (
+    ActiveController,
+    Carry,
+    ControllerChannel,
+    carry_directly,
+    controller_settings,
+)
+from mainstem.broker.drivers.groups import Groups
+from mainstem.broker.drivers.lifecycle import BrokerIdentity, BrokerLifecycle
+from mainstem.broker.drivers.quorum import MetadataQuorum, QuorumSettings
 from mainstem.broker.features import Features
 from mainstem.broker.fetch_sessions import FetchSessions
 from mainstem.broker.housekeeping import Housekeeping
@@ -43,7 +53,10 @@ class Broker:
         cluster_id: str,
         *,
         open_files_max: int = 10_000,
+        on_fatal: Callable[[BaseException], None] = lambda error: None,
+        carry: Carry = carry_directly,
     ) -> None:
+        """`carry` is how messages reach the controller; a simulator puts its own in."""
         self.loop = loop
         self.fs = fs
         self.clock = clock
@@ -71,14 +84,83 @@ class Broker:
             open_files_max=open_files_max,
             producer_expiration_ms=config.get_int("producer.id.expiration.ms", at_least=1),
         )
+        metadata = next(one for one in self.partitions.dirs.directories if one.path == config.metadata_dir)
+        self._quorum = MetadataQuorum(
+            loop, fs, clock, QuorumSettings.from_config(config, metadata.directory_id), on_fatal
+        )
+        self._controller = ActiveController(
+            loop,
+            clock,
+            rng,
+            self._quorum,
+            controller_settings(config, cluster_id),
+            idle_interval_ms=config.get_int("metadata.max.idle.interval.ms", at_least=0),
+        )
+        self.controller = ControllerChannel(self._controller.handle, carry)
+        self.groups = Groups(self)
+        self._lifecycle: BrokerLifecycle | None = None
         self.topic_creation = TopicCreation(self)
         self.housekeeping = Housekeeping(loop, clock, config, self.partitions)
-        self.metadata_listeners: list[MetadataListener] = []
+        self.metadata_listeners: list[MetadataListener] = [self.groups.follow]
         """Told of each change, in order, after the partitions have followed it."""
+        self.groups = Groups(self)
+        self.metadata_listeners.append(self.groups.follow)
         self._router = Router(self, served())
         self._shared = SharedBuffer()
         self._listeners: dict[str, Listener] = {}
         self._topics_awaited: dict[str, list[asyncio.Future[None]]] = {}
+
+    # Start and stop
+
+    async def start(self) -> None:
+        """Returns when clients are served. ValueError or OSError where that cannot be."""
+        started = self.loop.time()
+        await self.loop.run_in_executor(None, self._quorum.load, [self._controller.image])
+        self._quorum.follow(self.follow)
+        await self._quorum.start()
+        self.image = self._quorum.image
+        await self.partitions.load(self.image)
+        await self._controller.activate()
+        await self.bind()
+        self._lifecycle = BrokerLifecycle(
+            self.loop,
+            self.rng,
+            self.controller,
+            BrokerIdentity(
+                node_id=self.node_id,
+                cluster_id=self.cluster_id,
+                endpoints=[(one.listener, one.host, one.port) for one in self.advertised],
+                directories=[one.directory_id for one in self.partitions.dirs.online],
+                rack=self.config.get("broker.rack"),
+                previous_epoch=self.partitions.dirs.previous_broker_epoch,
+            ),
+            lambda: self._quorum.published_end - 1,
+            heartbeat_interval_ms=self.config.get_int("broker.heartbeat.interval.ms", at_least=1),
+        )
+        self.broker_epoch = await self._lifecycle.register()
+        await self._lifecycle.unfence()
+        await self.serve()
+        self.housekeeping.start()
+        log.info(
+            "serving",
+            extra={
+                "node": self.node_id,
+                "cluster": self.cluster_id,
+                "partitions": len(self.partitions),
+                "start_ms": int((self.loop.time() - started) * 1000),
+            },
+        )
+
+    async def stop(self) -> None:
+        """The clean stop: leadership is handed over, every log is closed and marked so."""
+        if self._lifecycle is not None:
+            await self._lifecycle.shut_down()
+        self.close_listeners()
+        self.groups.close()
+        await self.housekeeping.stop()
+        self._controller.stop()
+        await self._quorum.stop()
+        self.partitions.close(self.broker_epoch)
 
     # Metadata
 
@@ -151,10 +233,13 @@ class Broker:
         for listener in self._listeners.values():
             await listener.serve()
 
-    def bound(self, endpoints: Iterable[Endpoint]) -> list[Endpoint]:
-        """Endpoints with the ports they really have."""
+    @property
+    def advertised(self) -> list[Endpoint]:
+        """Where clients are told to connect: a listener bound to a free port is told with the port it got."""
         return [
-            Endpoint(each.listener, each.host, each.port or self._listeners[each.listener].port) for each in endpoints
+            Endpoint(each.listener, each.host, each.port or self._listeners[each.listener].port)
+            for each in self.config.advertised
+            if each.listener not in self.config.controller_listeners
         ]
 
     def close_listeners(self) -> None:

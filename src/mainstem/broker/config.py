@@ -107,6 +107,7 @@ EFFECTIVE = frozenset(
         "node.id",
         "num.partitions",
         "offset.metadata.max.bytes",
+        "offsets.commit.timeout.ms",
         "offsets.retention.check.interval.ms",
         "offsets.retention.minutes",
         "offsets.topic.compression.codec",

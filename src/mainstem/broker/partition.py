@@ -13,12 +13,13 @@ from heapq import heappop, heappush
 
 from mainstem.broker.clock import Clock
 from mainstem.broker.purgatory import Watchers
+from mainstem.core.log.append_result import AppendResult
 from mainstem.core.log.producers import Origin
 from mainstem.core.replication.leader import LeaderState
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.storage.errors import StorageError
 from mainstem.storage.flushing import FlushJob
-from mainstem.storage.log import AppendResult, Log
+from mainstem.storage.log import Log
 
 Committed = Callable[[ErrorCode], None]
 

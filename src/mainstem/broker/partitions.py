@@ -93,7 +93,9 @@ class Partitions:
             return RemoteError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic.name} has no partition {index}")
         if self._node_id not in state.replicas:
             return RemoteError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic.name}-{index} is on another broker")
-        return RemoteError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {topic.name}-{index} is offline")
+        if (topic.name, index) in self.dirs.failed_logs or self.dirs.any_offline:
+            return RemoteError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {topic.name}-{index} is offline")
+        return RemoteError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic.name}-{index} is being opened")
 
     # Settings
 

@@ -17,9 +17,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if given.command is None:
         _parser().print_help()
         return 2
-    from mainstem.cli import node
+    import mainstem.cli.node as node
 
-    return int(getattr(node, given.command)(given))
+    return {"up": node.up, "broker": node.broker, "format": node.format}[given.command](given)
 
 
 def _print_version() -> int:

@@ -170,7 +170,11 @@ class Api:
         return version >= self.flexible_from
 
     def advertised(self, listener: Listener, unstable: bool = False) -> tuple[int, int] | None:
-        """The first and last version to advertise on a listener; None when it does not serve this API."""
+        """The first and last version to advertise on a listener; None when it does not serve this API.
+
+        A broker leaves more out than this tells: Kafka has GetTelemetrySubscriptions and PushTelemetry only with a
+        receiver of metrics configured.
+        """
         if listener not in self.listeners:
             return None
         first, last = self.min_version, self.max_version

@@ -17,7 +17,6 @@ from librt.strings import BytesWriter, write_i16_be, write_i32_be, write_i64_be
 from mypy_extensions import i64, u8
 
 from mainstem.protocol.batch import (
-    CODEC_MASK,
     CONTROL_MASK,
     DELETE_HORIZON_MASK,
     HEADER_BYTES,
@@ -31,14 +30,17 @@ from mainstem.protocol.batch import (
     BatchView,
 )
 from mainstem.protocol.compression import DEFAULT_LIMIT, NONE, compress
+from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.records import HEADER_KEY_ERRORS, Record, batch_body, iterate_records
-from mainstem.protocol.varint import subtract_i64, varint_size, write_varint
+from mainstem.protocol.varint import read_varint, read_varlong, subtract_i64, varint_size, write_varint
 
 Headers = Sequence[tuple[str, bytes | None]]
 
 NO_LEADER_EPOCH: Final = -1
 NO_LIMIT: Final = 0x7FFFFFFF
 I32_MAX: Final = 0x7FFFFFFF
+
+_KNOWN_MASK: Final = TIMESTAMP_TYPE_MASK | TRANSACTIONAL_MASK | CONTROL_MASK | DELETE_HORIZON_MASK
 
 
 def encode_header(
@@ -280,14 +282,23 @@ def rewrite_header(
 
 
 def recompress(batch: BatchView, codec: i64, level: int | None = None, limit: i64 = DEFAULT_LIMIT) -> bytes:
-    """The same batch with its records in another codec, or at another level."""
+    """The batch with its records in another codec, or at another level, as Kafka makes it.
+
+    The records stay as they are, byte for byte, if their deltas count from the first record's timestamp, as they do in
+    what nearly every client writes. Kafka makes them so; so where they do not, they are written anew.
+    """
     buffer, start, end = batch_body(batch, limit)
+    if not batch.has_delete_horizon and batch.record_count > 0:
+        _, position = read_varint(buffer, start, end)
+        first_delta, _ = read_varlong(buffer, position + 1, end)
+        if first_delta != 0 or batch.is_log_append_time:
+            return _rebuild(batch, list(iterate_records(batch, limit)), codec, level, None)
     body = compress(codec, buffer[start:end], level)
     header = encode_header(
         body,
         batch.base_offset,
         batch.leader_epoch,
-        (batch.attributes & ~CODEC_MASK) | codec,
+        (batch.attributes & _KNOWN_MASK) | codec,
         batch.last_offset_delta,
         batch.base_timestamp,
         batch.max_timestamp,
@@ -297,6 +308,32 @@ def recompress(batch: BatchView, codec: i64, level: int | None = None, limit: i6
         batch.record_count,
     )
     return header + body
+
+
+def _rebuild(
+    batch: BatchView, records: list[Record], codec: i64, level: int | None, delete_horizon: int | None
+) -> bytes:
+    """These records, with everything else as `batch` has it."""
+    builder = BatchBuilder(
+        codec=codec,
+        base_offset=batch.base_offset,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+        transactional=batch.is_transactional,
+        control=batch.is_control,
+        leader_epoch=batch.leader_epoch,
+        log_append_time=batch.max_timestamp if batch.is_log_append_time else None,
+        delete_horizon=delete_horizon,
+        level=level,
+    )
+    try:
+        for record in records:
+            builder.append_at(record.offset, record.timestamp, record.key, record.value, record.headers)
+        return builder.build(batch.last_offset)
+    except ValueError as error:
+        # Offsets that do not go up, or go past the last one, came with the batch.
+        raise RemoteError(ErrorCode.INVALID_RECORD, str(error)) from None
 
 
 def empty_batch(batch: BatchView) -> bytes:
@@ -337,18 +374,4 @@ def retain(
         return empty_batch(batch) if keep_empty else None
     if len(kept) == batch.record_count and not sets_horizon:
         return batch.to_bytes()
-    builder = BatchBuilder(
-        codec=batch.codec,
-        base_offset=batch.base_offset,
-        producer_id=batch.producer_id,
-        producer_epoch=batch.producer_epoch,
-        base_sequence=batch.base_sequence,
-        transactional=batch.is_transactional,
-        control=batch.is_control,
-        leader_epoch=batch.leader_epoch,
-        log_append_time=batch.max_timestamp if batch.is_log_append_time else None,
-        delete_horizon=horizon,
-    )
-    for record in kept:
-        builder.append_at(record.offset, record.timestamp, record.key, record.value, record.headers)
-    return builder.build(batch.last_offset)
+    return _rebuild(batch, kept, batch.codec, None, horizon)

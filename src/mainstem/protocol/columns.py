@@ -1,4 +1,4 @@
-"""Records to Arrow columns and back, without a Python object per record.
+"""Records to Arrow columns and back, without a Python object per record (but for headers, when encoding).
 
 Decoding: one compiled pass notes where each key and value lies; Arrow then gathers them. Values are not contiguous in
 a batch, but starts and ends interleaved are the offsets of an array "value, gap, value, gap …", and taking every other
@@ -314,7 +314,7 @@ def decode_columns(
         if (
             (skip is not None and skip(batch))
             or batch.is_control
-            or batch.size == HEADER_BYTES
+            or (batch.record_count == 0 and batch.size == HEADER_BYTES)
             or batch.next_offset <= from_offset
         ):
             next_offset = batch.next_offset
@@ -523,6 +523,16 @@ def _timestamp_bytes(array: Any, default: int) -> bytes:
     return bytes(array.buffers()[1].slice(8 * array.offset, 8 * len(array)).to_pybytes()) if len(array) else b""
 
 
+def _take_writer() -> BytesWriter:
+    """The spare one if it is there; another thread may have it."""
+    try:
+        writer = _spare_writers.pop()
+    except IndexError:
+        return BytesWriter()
+    writer.truncate(0)
+    return writer
+
+
 def encode_columns(
     key: Any,
     value: Any,
@@ -569,8 +579,7 @@ def encode_columns(
     attributes: i64 = codec | (TRANSACTIONAL_MASK if transactional else 0)
 
     batches: list[bytes] = []
-    writer = _spare_writers.pop() if _spare_writers else BytesWriter()
-    writer.truncate(0)
+    writer = _take_writer()
     largest: i64 = 0
     first: i64 = 0
     base_timestamp: i64 = 0

@@ -439,6 +439,7 @@ def _write_before_records(writer: BytesWriter, partition: FetchPartitionResponse
                 writer.append(0)
     if version >= 11:
         write_i32_be(writer, i32(partition.preferred_read_replica))
+    assert partition.records_size >= 0
     write_length(writer, partition.records_size, compact)
 
 

@@ -1,16 +1,19 @@
-"""What declarations are made of: the aliases for Kafka's types, `field`, and `Struct`.
+"""What declarations are made of: the aliases for Kafka's types, `field` and `Struct`; and what a field then means.
 
 The language itself is described in `schema`, from which declarations import all of this.
 
 Declaring is cheap, so that importing a module of messages is: the fields of a class become slots and what was said
-about them is kept as written. Annotations are evaluated, versions parsed and code made when a class is first used.
+about them is kept as written. Annotations are evaluated and versions parsed by `fields_of`, when a codec is made; the
+`__init__` of a class is made with its first instance.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from operator import attrgetter
-from typing import Annotated, Any, ClassVar, Final, dataclass_transform
+from types import NoneType
+from typing import Annotated, Any, ClassVar, Final, dataclass_transform, get_args, get_origin
 
 from mainstem.protocol.primitives import UUID_BYTES, uuid_to_text
 
@@ -154,6 +157,52 @@ class Struct(metaclass=StructMeta):
         if self.unknown_tags:
             shown.append(f"unknown_tags={_show(self.unknown_tags)}")
         return f"{type(self).__name__}({', '.join(shown)})"
+
+
+class Field:
+    """A declared field with its annotation and versions understood."""
+
+    __slots__ = ("array", "first", "kind", "last", "name", "nullable", "optional", "spec", "struct", "tagged")
+
+    def __init__(self, name: str, spec: FieldSpec, annotation: Any) -> None:
+        self.name = name
+        self.spec = spec
+        self.first, self.last = parse_versions(spec.versions)
+        options = [option for option in get_args(annotation) if option is not NoneType]
+        self.optional = NoneType in get_args(annotation)
+        inner = options[0] if self.optional else annotation
+        self.array = get_origin(inner) is list
+        if self.array:
+            inner = get_args(inner)[0]
+        metadata = getattr(inner, "__metadata__", None)
+        self.kind: Kind | None = metadata[0] if metadata else None
+        self.struct: type[Struct] | None = None if metadata else inner
+        nullable = spec.nullable if spec.nullable is not None else spec.versions if self.optional else "none"
+        self.nullable = parse_versions(nullable)
+        tagged = spec.tagged if spec.tagged is not None else spec.versions if spec.tag is not None else "none"
+        self.tagged = parse_versions(tagged)
+
+    def in_version(self, version: int) -> bool:
+        return self.first <= version <= self.last
+
+    def nullable_in(self, version: int) -> bool:
+        return self.nullable[0] <= version <= self.nullable[1]
+
+    def tagged_in(self, version: int) -> bool:
+        return self.tagged[0] <= version <= self.tagged[1]
+
+
+_fields: dict[type, list[Field]] = {}
+
+
+def fields_of(cls: type[Struct]) -> list[Field]:
+    """The fields of `cls` as declared, in the order in which they are written."""
+    known = _fields.get(cls)
+    if known is None:
+        names = vars(sys.modules[cls.__module__])
+        known = [Field(name, spec, eval(cls.__annotations__[name], names)) for name, spec in cls.FIELDS.items()]
+        _fields[cls] = known
+    return known
 
 
 _getters: dict[type, Callable[[Any], Any]] = {}

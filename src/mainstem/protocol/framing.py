@@ -16,6 +16,8 @@ from mainstem.protocol.errors import ErrorCode, RemoteError
 
 SIZE_BYTES: Final = 4
 BUFFER_BYTES_MIN: Final = 4096
+KEPT_BYTES_MAX: Final = 1 << 20
+"""A buffer that grew beyond this is given up as soon as it is empty; one that did not serves the next frame as well."""
 
 
 class FrameSplitter:
@@ -39,7 +41,9 @@ class FrameSplitter:
 
     def room(self) -> memoryview:
         """Where to receive the next bytes; never empty. `received` then says how many came."""
-        if self._end == len(self._buffer):
+        left: i64 = len(self._buffer) - self._end
+        # A few bytes of room at the end would cost a read of their own.
+        if left == 0 or (left < BUFFER_BYTES_MIN and self._start > 0):
             self._make_room()
         return memoryview(self._buffer)[self._end :]
 
@@ -61,8 +65,7 @@ class FrameSplitter:
         view.release()
         if start == end:
             start = end = 0
-            if len(self._buffer) > self._idle_bytes:
-                # One large frame must not keep its memory for as long as the connection lives.
+            if len(self._buffer) > KEPT_BYTES_MAX and len(self._buffer) > self._idle_bytes:
                 self._buffer = bytearray(self._idle_bytes)
         self._start = start
         self._end = end
@@ -99,10 +102,11 @@ class FrameSplitter:
             # Doubling as bytes come in, not at once what was announced.
             if whole > capacity:
                 wanted = min(whole, max(pending * 2, capacity))
-        # The view that `room` lent may still be alive, and it would forbid resizing: a fresh buffer never fails.
-        fresh = bytearray(wanted)
-        fresh[:pending] = self._buffer[self._start : self._end]
-        self._buffer = fresh
+        moved = self._buffer[self._start : self._end]
+        if wanted > capacity:
+            # A fresh one, because the view that `room` lent may still be alive, and would forbid resizing.
+            self._buffer = bytearray(wanted)
+        self._buffer[:pending] = moved
         self._start = 0
         self._end = pending
 

@@ -1,7 +1,7 @@
-"""The smallest pieces of Kafka's encoding: varints, uuids, strings, and a cursor for reading by hand.
+"""The smallest pieces of Kafka's encoding: unsigned varints, uuids, strings, and a cursor for reading by hand.
 
-An unsigned varint carries 32 bits in up to five bytes, low bits first; a signed one is zigzag-encoded on top. A
-uuid is 16 `bytes` throughout (it costs nothing to read, compare or write); its text, in files and tools, is the
+An unsigned varint carries 32 bits in up to five bytes, low bits first (the zigzag varints of records are in `varint`).
+A uuid is 16 `bytes` throughout (it costs nothing to read, compare or write); its text, in files and tools, is the
 URL-safe base64 of Kafka's `Uuid` without padding.
 
 `Cursor` and the `write_…` functions serve the codecs that are written by hand (headers, Produce, Fetch). `compact`
@@ -48,12 +48,6 @@ def read_uvarint(data: bytes, position: i64) -> tuple[i64, i64]:
     raise RemoteError(ErrorCode.CORRUPT_MESSAGE, f"the data ends inside the varint at {position}")
 
 
-def read_varint(data: bytes, position: i64) -> tuple[i64, i64]:
-    """The signed varint at `position`, and the position after it."""
-    value, after = read_uvarint(data, position)
-    return (value >> 1) ^ -(value & 1), after
-
-
 def write_uvarint(writer: BytesWriter, value: i64) -> None:
     rest: i64 = value
     while rest >= 0x80:
@@ -69,13 +63,6 @@ def uvarint(value: i64) -> bytes:
     writer = BytesWriter()
     write_uvarint(writer, value)
     return writer.getvalue()
-
-
-def varint(value: i64) -> bytes:
-    """`value`, from -2^31 to 2^31 - 1, as a signed varint."""
-    if value < -0x80000000 or value > 0x7FFFFFFF:
-        raise ValueError(f"{value} does not fit a varint; -2^31 to 2^31 - 1 do")
-    return uvarint(((value << 1) ^ (value >> 31)) & 0xFFFFFFFF)
 
 
 def uuid_to_text(uuid: bytes) -> str:

@@ -18,8 +18,8 @@ Rules of the language:
   its default; so does a null that the version cannot carry. Decoding fills in the defaults.
 - Tagged fields nobody declared are kept in `unknown_tags` and written again.
 
-The parts of a declaration are in `fields`, which makes declaring cheap; the codecs are made by `codec` when a version
-of a message is first read or written. The semantics are those of Kafka's own generated classes.
+The parts of a declaration are in `fields`, which makes declaring cheap; `encoder` and `decoder` make the functions for
+a version of a message when it is first written or read. The semantics are those of Kafka's own generated classes.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from __future__ import annotations
 from typing import ClassVar, Self
 
 from mainstem.protocol import codec
+from mainstem.protocol.decoder import make_decoder
+from mainstem.protocol.encoder import make_encoder
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.fields import (
     VERSION_MAX,
@@ -103,9 +105,8 @@ class Message(Struct):
         """Appends what `encode` returns in pieces, for who joins or sends them with others."""
         encoder = self._encoders.get(version)
         if encoder is None:
-            encoder = self._encoders[version] = codec.make_encoder(
-                type(self), self._checked(version), self.is_flexible(version)
-            )
+            encoder = make_encoder(type(self), self._checked(version), self.is_flexible(version))
+            self._encoders[version] = encoder
         try:
             encoder(self, chunks.append)
         except codec.ENCODE_FAULTS as fault:
@@ -125,7 +126,8 @@ class Message(Struct):
         """The message at `position`, and the position after it."""
         decoder = cls._decoders.get(version)
         if decoder is None:
-            decoder = cls._decoders[version] = codec.make_decoder(cls, cls._checked(version), cls.is_flexible(version))
+            decoder = make_decoder(cls, cls._checked(version), cls.is_flexible(version))
+            cls._decoders[version] = decoder
         try:
             message, end = decoder(data, position)
         except codec.DECODE_FAULTS as fault:

@@ -50,6 +50,11 @@ class ReadableLog:
         return self._segments.size
 
     @property
+    def first_base_offset(self) -> i64:
+        """Where the files begin, which may be before the log start."""
+        return self._segments.first.base_offset
+
+    @property
     def segments(self) -> list[Segment]:
         return self._segments.all()
 

@@ -9,7 +9,6 @@ import dataclasses
 import functools
 import importlib
 import io
-import os
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -21,11 +20,12 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 from kio.serial._introspect import EntityField, EntityTupleField, classify_field
 
-from mainstem.protocol.codec import Field, fields_of
+from mainstem.protocol.fields import Field, fields_of
 from mainstem.protocol.schema import Message, Struct
 from tests.unit.protocol.message_strategies import KINDS, other_messages, rpc_messages, values, versions_of
 
-EXAMPLES = int(os.environ.get("MAINSTEM_KIO_EXAMPLES", "4"))
+SMOKE_EXAMPLES = 6
+CAMPAIGN_EXAMPLES = 150
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 KIO_VALUES: dict[str, st.SearchStrategy[Any]] = {
     "error_code": st.sampled_from([code.value for code in ErrorCode]),
@@ -122,13 +122,12 @@ def test_kio_knows_every_rpc_and_every_version_of_it() -> None:
     assert [pair for pair in missing if pair not in {(cls.__name__, version) for cls, version in known}] == []
 
 
-@pytest.mark.parametrize(("cls", "version", "theirs"), PAIRS, ids=lambda value: getattr(value, "__name__", value))
-def test_same_bytes_and_back(cls: type[Message], version: int, theirs: type) -> None:
+def check_agreement(cls: type[Message], version: int, theirs: type, examples: int) -> None:
     write: Any = entity_writer(theirs)
     read: Any = entity_reader(theirs)
 
     @settings(
-        max_examples=EXAMPLES,
+        max_examples=examples,
         deadline=None,
         database=None,
         phases=[Phase.generate],
@@ -147,3 +146,19 @@ def test_same_bytes_and_back(cls: type[Message], version: int, theirs: type) -> 
         assert read(expected, 0)[0] == other
 
     agrees()
+
+
+every_pair = pytest.mark.parametrize(
+    ("cls", "version", "theirs"), PAIRS, ids=lambda value: getattr(value, "__name__", value)
+)
+
+
+@every_pair
+def test_same_bytes_and_back(cls: type[Message], version: int, theirs: type) -> None:
+    check_agreement(cls, version, theirs, SMOKE_EXAMPLES)
+
+
+@pytest.mark.campaign
+@every_pair
+def test_same_bytes_and_back_campaign(cls: type[Message], version: int, theirs: type) -> None:
+    check_agreement(cls, version, theirs, CAMPAIGN_EXAMPLES)

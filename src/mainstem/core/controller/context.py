@@ -56,7 +56,6 @@ class ControllerSettings:
     """The node's settings as they were given, to say where a topic's value comes from."""
     session_timeout_ms: int = 9000
     delete_topics: bool = True
-    kraft_version: int = 1
 
 
 class Decision:
@@ -91,6 +90,8 @@ class Context:
         self.settings = settings
         self.new_id = new_id
         self.sessions: dict[int, Session] = {}
+        self.kraft_version = 1
+        """Finalized by the quorum's own records, not by the metadata's."""
 
     # -- what is enabled -------------------------------------------------------------------------------------------
 

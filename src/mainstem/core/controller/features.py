@@ -58,7 +58,7 @@ def _update(context: Context, update: FeatureUpdateKey, version: int) -> list[Me
     name, level = update.feature, update.max_version_level
     # Before v1 there was one flag for downgrades; Kafka treats a set one as safe only when decoding v0 says so.
     upgrade_type = update.upgrade_type if version >= 1 else UPGRADE
-    current = context.settings.kraft_version if name == KRAFT_VERSION else context.image.features.get(name, 0)
+    current = context.kraft_version if name == KRAFT_VERSION else context.image.features.get(name, 0)
     if upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         raise _refused(name, level, "The controller does not support the given upgrade type.")
     if level < 0:

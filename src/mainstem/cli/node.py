@@ -1,0 +1,144 @@
+"""`mainstem up`, `broker` and `format`: runs one node in the foreground, or prepares its directories."""
+
+import argparse
+import asyncio
+import logging
+import os
+import random
+import resource
+import signal
+import sys
+from pathlib import Path
+
+import uvloop
+
+from mainstem._version import VERSION
+from mainstem.broker.app import Broker
+from mainstem.broker.clock import SystemClock
+from mainstem.broker.config import BrokerConfig, ConfigError
+from mainstem.broker.format import format_directories
+from mainstem.broker.logfmt import log_to_stderr
+from mainstem.build_info import build_name
+from mainstem.storage.meta_properties import read_meta_properties
+from mainstem.storage.posix import PosixFileSystem
+from mainstem.storage.properties import parse_properties
+
+log = logging.getLogger(__name__)
+
+_FILES_KEPT_FREE = 1000
+"""Descriptors left to sockets and whatever else a process opens."""
+
+
+def up(given: argparse.Namespace) -> int:
+    """One broker on its own: the directory is formatted when it is new, and what a lone broker needs is set."""
+    data_dir = str(Path(given.data_dir).resolve())
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "listeners": f"PLAINTEXT://{given.host}:{given.port},CONTROLLER://127.0.0.1:0",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": data_dir,
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "group.initial.rebalance.delay.ms": "0",
+    }
+    try:
+        for pair in given.set:
+            key, separator, value = pair.partition("=")
+            if not separator:
+                raise ConfigError(f"--set {pair}: write it as KEY=VALUE")
+            settings[key] = value
+        config = BrokerConfig(_with_formatted_node_id(settings, data_dir))
+        format_directories(
+            PosixFileSystem(), random.SystemRandom(), config, SystemClock().wall_ms(), ignore_formatted=True
+        )
+    except (ValueError, OSError) as error:
+        return _refuse(error)
+    return _run(config, f"One broker on its own, data in {data_dir}")
+
+
+def broker(given: argparse.Namespace) -> int:
+    try:
+        config = BrokerConfig(parse_properties(Path(given.config).read_text()))
+    except (ValueError, OSError) as error:
+        return _refuse(error)
+    return _run(config, f"Node {config.node_id}, data in {', '.join(config.log_dirs)}")
+
+
+def format(given: argparse.Namespace) -> int:
+    try:
+        config = BrokerConfig(parse_properties(Path(given.config).read_text()))
+        done = format_directories(
+            PosixFileSystem(),
+            random.SystemRandom(),
+            config,
+            SystemClock().wall_ms(),
+            given.cluster_id,
+            ignore_formatted=given.ignore_formatted,
+        )
+    except (ValueError, OSError) as error:
+        return _refuse(error)
+    for directory in done.directories:
+        print(f"formatted {directory} for node {config.node_id} of cluster {done.cluster_id}")
+    return 0
+
+
+def _with_formatted_node_id(settings: dict[str, str], data_dir: str) -> dict[str, str]:
+    """A directory that exists, ours or Kafka's, says itself which node it belongs to."""
+    meta = read_meta_properties(PosixFileSystem(), data_dir)
+    return settings if meta is None else settings | {"node.id": str(meta.node_id)}
+
+
+def _run(config: BrokerConfig, what: str) -> int:
+    log_to_stderr()
+    for warning in config.warnings:
+        log.warning(warning)
+    try:
+        meta = read_meta_properties(PosixFileSystem(), config.metadata_dir)
+        if meta is None:
+            raise ConfigError(f"{config.metadata_dir} is not formatted; prepare it with: mainstem format --config FILE")
+        return uvloop.run(_serve(config, meta.cluster_id, what))
+    except (ValueError, OSError) as error:
+        return _refuse(error)
+
+
+async def _serve(config: BrokerConfig, cluster_id: str, what: str) -> int:
+    loop = asyncio.get_running_loop()
+    stopping = loop.create_future()
+
+    def stop(error: BaseException | None = None) -> None:
+        if not stopping.done():
+            stopping.set_result(error)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+    files_max = max(64, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _FILES_KEPT_FREE)
+    node = Broker(
+        loop,
+        PosixFileSystem(),
+        SystemClock(),
+        random.Random(os.urandom(16)),
+        config,
+        cluster_id,
+        open_files_max=files_max,
+        on_fatal=stop,
+    )
+    await node.start()
+    address = ",".join(f"{one.host}:{one.port}" for one in node.advertised)
+    if sys.stdout.isatty():
+        print(f"Mainstem {VERSION} ({build_name()}): a streaming log that speaks Kafka's protocol.\n{what}.")
+        print(f"Any Kafka client can use it: bootstrap.servers={address}. Ctrl-C stops it.")
+    print(f"ready {address}", flush=True)
+    error = await stopping
+    if error is not None:
+        log.critical("the metadata directory failed: %s", error)
+        return 1
+    await node.stop()
+    return 0
+
+
+def _refuse(error: Exception) -> int:
+    """A user's mistake, or the machine's: one sentence, no traceback."""
+    print(f"mainstem: {error}", file=sys.stderr)
+    return 2

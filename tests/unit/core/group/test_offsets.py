@@ -1,0 +1,228 @@
+"""Offsets: who may commit, what is read back, deleted and expired; the codes are those Kafka 4.3 gave."""
+
+from __future__ import annotations
+
+from mainstem.core.group import records
+from mainstem.core.group.effects import LogRecord
+from mainstem.protocol.errors import ErrorCode
+from mainstem.protocol.messages.group_records import OffsetCommitKey, OffsetCommitValue
+from mainstem.protocol.messages.record_framing import GROUP_RECORDS
+
+from .harness import Harness, snapshot, subscription
+
+T0 = ("t", 0)
+T1 = ("t", 1)
+WEEK_MS = 7 * 24 * 3600 * 1000
+
+
+def test_a_consumer_without_a_group_commits_to_one_that_exists_by_its_offsets() -> None:
+    h = Harness()
+    assert h.commit("simple", {T0: 5}, metadata="note", leader_epoch=3).code is ErrorCode.NONE
+    assert h.fetch("simple", T0, T1) == {T0: 5, T1: -1}
+    assert h.fetch("simple") == {T0: 5}
+    listed = h.list_groups()["simple"]
+    assert (listed.protocol_type, listed.group_state, listed.group_type) == ("", "Empty", "classic")
+    held = h.machine.store.offsets_of("simple")[T0]
+    assert (held.metadata, held.leader_epoch) == ("note", 3)
+    assert h.restart().fetch("simple") == {T0: 5}
+    h.check()
+
+
+def test_the_empty_group_id_can_commit_but_not_join() -> None:
+    h = Harness()
+    assert h.commit("", {T0: 5}).code is ErrorCode.NONE
+    assert h.fetch("") == {T0: 5}
+
+
+def test_who_may_commit() -> None:
+    h = Harness()
+    assert h.commit("nobody", {T0: 1}, 1, "m").code is ErrorCode.GROUP_ID_NOT_FOUND
+    assert h.commit("nobody", {T0: 1}, 1, "m", version=8).code is ErrorCode.ILLEGAL_GENERATION
+    assert h.commit("simple", {T0: 1}, -1, "m").code is ErrorCode.NONE
+    assert h.commit("simple", {T0: 1}, 0, "").code is ErrorCode.UNKNOWN_MEMBER_ID
+    assert h.commit("simple", {T0: 1}, -1, "", "i").code is ErrorCode.NONE
+    h.join("g", version=3)
+    h.advance(0)
+    member = "c-id1"
+    assert h.commit("g", {T0: 1}, 1, member).code is ErrorCode.REBALANCE_IN_PROGRESS
+    assert h.commit("g", {T0: 1}).code is ErrorCode.UNKNOWN_MEMBER_ID
+    h.sync("g", 1, member, {member: b"a"})
+    assert h.commit("g", {T0: 1}, 1, member).code is ErrorCode.NONE
+    assert h.commit("g", {T0: 1}).code is ErrorCode.UNKNOWN_MEMBER_ID
+    assert h.commit("g", {T0: 1}, -1, member).code is ErrorCode.ILLEGAL_GENERATION
+    assert h.commit("g", {T0: 1}, 2, member).code is ErrorCode.ILLEGAL_GENERATION
+    assert h.commit("g", {T0: 1}, 1, "x").code is ErrorCode.UNKNOWN_MEMBER_ID
+    assert h.commit("g", {T0: 1}, 1, member, "i").code is ErrorCode.UNKNOWN_MEMBER_ID
+    h.enter("g")
+    assert h.commit("g", {T0: 2}, 1, member).code is ErrorCode.NONE, "before it joins again, it may"
+    h.leave("g", (member, None))
+    assert h.commit("g", {T0: 1}, 1, member).code is ErrorCode.UNKNOWN_MEMBER_ID
+    h.check()
+
+
+def test_a_commit_keeps_its_member_alive() -> None:
+    h = Harness()
+    (member,) = h.stable("g")
+    for offset in range(4):
+        h.advance(9_000)
+        assert h.commit("g", {T0: offset}, 1, member).code is ErrorCode.NONE
+
+
+def test_metadata_that_is_too_long_is_refused_for_its_partition() -> None:
+    h = Harness()
+    assert h.commit("simple", {T0: 1}, metadata="x" * 4096).code is ErrorCode.NONE
+    assert h.commit("simple", {T0: 2}, metadata="x" * 4097).code is ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert h.fetch("simple") == {T0: 1}
+
+
+def test_records_are_those_of_kafka() -> None:
+    h = Harness()
+    h.commit("simple", {T0: 5}, metadata="x", leader_epoch=3)
+    h.commit("old", {T0: 5}, metadata="x", leader_epoch=3, retention_ms=1000, version=2)
+    versions = [int.from_bytes(record.value[:2], "big") for record in h.log if record.value is not None]
+    assert versions == [4, 1]
+    assert h.log[0].key == b"\x00\x01\x00\x06simple\x00\x01t\x00\x00\x00\x00"
+    h.stable("g")
+    assert {int.from_bytes(r.value[:2], "big") for r in h.log[2:] if r.value is not None} == {3}
+
+
+def test_a_deleted_group_stays_deleted() -> None:
+    h = Harness()
+    h.commit("g", {T0: 5, T1: 6})
+    assert h.delete_group("nobody") is ErrorCode.GROUP_ID_NOT_FOUND
+    assert h.delete_group("g") is ErrorCode.NONE
+    assert h.fetch("g") == {}
+    assert "g" not in h.list_groups()
+    assert h.delete_group("g") is ErrorCode.GROUP_ID_NOT_FOUND
+    assert "g" not in h.restart().list_groups()
+    h.check()
+
+
+def test_a_group_with_members_cannot_be_deleted() -> None:
+    h = Harness()
+    h.stable("g")
+    assert h.delete_group("g") is ErrorCode.NON_EMPTY_GROUP
+    h.enter("g")
+    assert h.delete_group("g") is ErrorCode.NON_EMPTY_GROUP
+
+
+def test_a_deletion_that_cannot_be_written_did_not_happen() -> None:
+    h = Harness()
+    h.commit("g", {T0: 5})
+    h.fail_with = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert h.delete_group("g") is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert h.commit("new", {T0: 5}).code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    h.fail_with = None
+    assert h.fetch("g") == {T0: 5}
+    assert list(h.list_groups()) == ["g"]
+    h.check()
+
+
+def test_offsets_of_subscribed_topics_are_not_deleted() -> None:
+    h = Harness()
+    (member,) = h.stable("g", protocols={"range": subscription("t")})
+    h.commit("g", {T0: 1, ("u", 0): 2}, 1, member)
+    assert h.delete_offsets("g", T0, ("u", 0)) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.NONE]
+    assert h.fetch("g") == {T0: 1}
+    assert h.delete_offsets("nobody", T0) is ErrorCode.GROUP_ID_NOT_FOUND
+    h.leave("g", (member, None))
+    assert h.delete_offsets("g", T0, T1) == [ErrorCode.NONE, ErrorCode.NONE]
+    h.stable("connect", protocol_type="connect")
+    assert h.delete_offsets("connect", T0) is ErrorCode.NON_EMPTY_GROUP
+    h.check()
+
+
+def test_offsets_go_with_their_topic() -> None:
+    h = Harness()
+    h.commit("a", {T0: 1, ("u", 0): 2})
+    h.commit("b", {T1: 1})
+    h.take(h.machine.topics_deleted(frozenset({"t"})))
+    assert h.fetch("a") == {("u", 0): 2}
+    assert h.fetch("b") == {}
+    h.check()
+
+
+def test_offsets_of_a_consumer_without_a_group_expire_by_their_commit() -> None:
+    h = Harness()
+    h.commit("simple", {T0: 1})
+    h.advance(WEEK_MS // 2)
+    h.commit("simple", {T1: 1})
+    h.advance(WEEK_MS // 2 + 600_000)
+    assert h.fetch("simple") == {T1: 1}
+    h.advance(WEEK_MS)
+    assert "simple" not in h.list_groups()
+    assert snapshot(h.restart().machine.store) == ({}, {}, {})
+    h.check()
+
+
+def test_offsets_of_a_group_expire_by_the_time_it_has_been_empty() -> None:
+    h = Harness()
+    (member,) = h.stable("g", session_ms=1_800_000)
+    h.commit("g", {T0: 1}, 1, member)
+    for _ in range(400):
+        h.advance(1_750_000)
+        assert h.heartbeat("g", 1, member) is ErrorCode.NONE
+    assert h.fetch("g") == {T0: 1}, "subscribed: kept, however old"
+    h.leave("g", (member, None))
+    h.advance(WEEK_MS - 600_000)
+    assert h.fetch("g") == {T0: 1}
+    h.advance(1_200_000)
+    assert h.fetch("g") == {}
+    assert "g" not in h.list_groups()
+
+
+def test_offsets_of_topics_nobody_subscribes_to_any_more_expire() -> None:
+    h = Harness()
+    (member,) = h.stable("g", session_ms=1_800_000)
+    h.commit("g", {("old", 0): 1, T0: 1}, 1, member)
+    for _ in range(400):
+        h.advance(1_750_000)
+        h.heartbeat("g", 1, member)
+    assert h.fetch("g") == {T0: 1}
+
+
+def test_an_offset_with_an_expiry_of_its_own_goes_at_that_time() -> None:
+    h = Harness()
+    h.commit("old", {T0: 1}, retention_ms=1_000_000, version=2)
+    h.advance(600_000)
+    assert h.fetch("old") == {T0: 1}
+    h.advance(600_000)
+    assert h.fetch("old") == {}
+
+
+def test_an_offset_in_an_open_transaction_is_unstable_and_lasts() -> None:
+    h = Harness()
+    h.commit("g", {T0: 1})
+    staged = staged_commit("g", "t", 0, 9)
+    h.machine.replay(staged.key, staged.value, 77)
+    h.machine.keep()
+    assert h.fetch("g", T0, require_stable=True) == {T0: -ErrorCode.UNSTABLE_OFFSET_COMMIT}
+    assert h.fetch("g", T0) == {T0: 1}
+    h.advance(2 * WEEK_MS)
+    assert h.fetch("g", T0) == {T0: 1}
+    h.machine.replay_marker(77, committed=True)
+    assert h.fetch("g", T0, require_stable=True) == {T0: 9}
+
+
+def test_an_aborted_transaction_leaves_the_offset_as_it_was() -> None:
+    h = Harness()
+    h.commit("g", {T0: 1})
+    staged = staged_commit("g", "t", 0, 9)
+    h.machine.replay(staged.key, staged.value, 77)
+    h.machine.replay_marker(77, committed=False)
+    h.machine.replay_marker(78, committed=True)
+    assert h.fetch("g", T0, require_stable=True) == {T0: 1}
+
+
+def staged_commit(group: str, topic: str, partition: int, offset: int) -> LogRecord:
+    value = OffsetCommitValue(offset=offset, metadata="", commit_timestamp=1)
+    return records.offset_commit(group, topic, partition, value)
+
+
+def test_old_records_are_read() -> None:
+    h = Harness()
+    key = GROUP_RECORDS.encode_key(OffsetCommitKey(group="g", topic="t", partition=0))
+    for version in range(5):
+        value = OffsetCommitValue(offset=version, metadata="m", commit_timestamp=1)
+        h.machine.replay(key, GROUP_RECORDS.encode_value(value, version))
+        assert h.fetch("g") == {T0: version}

@@ -1,0 +1,133 @@
+"""The registry is Kafka 4.3's: keys, versions, flexible versions, listeners."""
+
+from mainstem.protocol.api import APIS, BROKER, CONTROLLER, FLEXIBLE_FROM, NEVER, ApiKey, find_api
+
+# key, API, valid versions, first flexible version; as Kafka 4.3 has them.
+KAFKA_4_3 = """
+ 0 Produce 3-13 9
+ 1 Fetch 4-18 12
+ 2 ListOffsets 1-11 6
+ 3 Metadata 0-13 9
+ 8 OffsetCommit 2-10 8
+ 9 OffsetFetch 1-10 6
+10 FindCoordinator 0-6 3
+11 JoinGroup 0-9 6
+12 Heartbeat 0-4 4
+13 LeaveGroup 0-5 4
+14 SyncGroup 0-5 4
+15 DescribeGroups 0-6 5
+16 ListGroups 0-5 3
+17 SaslHandshake 0-1 never
+18 ApiVersions 0-4 3
+19 CreateTopics 2-7 5
+20 DeleteTopics 1-6 4
+21 DeleteRecords 0-2 2
+22 InitProducerId 0-6 2
+23 OffsetForLeaderEpoch 2-4 4
+24 AddPartitionsToTxn 0-5 3
+25 AddOffsetsToTxn 0-4 3
+26 EndTxn 0-5 3
+27 WriteTxnMarkers 1-2 1
+28 TxnOffsetCommit 0-5 3
+29 DescribeAcls 1-3 2
+30 CreateAcls 1-3 2
+31 DeleteAcls 1-3 2
+32 DescribeConfigs 1-4 4
+33 AlterConfigs 0-2 2
+34 AlterReplicaLogDirs 1-2 2
+35 DescribeLogDirs 1-5 2
+36 SaslAuthenticate 0-2 2
+37 CreatePartitions 0-3 2
+38 CreateDelegationToken 1-3 2
+39 RenewDelegationToken 1-2 2
+40 ExpireDelegationToken 1-2 2
+41 DescribeDelegationToken 1-3 2
+42 DeleteGroups 0-2 2
+43 ElectLeaders 0-2 2
+44 IncrementalAlterConfigs 0-1 1
+45 AlterPartitionReassignments 0-1 0
+46 ListPartitionReassignments 0 0
+47 OffsetDelete 0 never
+48 DescribeClientQuotas 0-1 1
+49 AlterClientQuotas 0-1 1
+50 DescribeUserScramCredentials 0 0
+51 AlterUserScramCredentials 0 0
+52 Vote 0-2 0
+53 BeginQuorumEpoch 0-1 1
+54 EndQuorumEpoch 0-1 1
+55 DescribeQuorum 0-2 0
+56 AlterPartition 2-3 0
+57 UpdateFeatures 0-2 0
+58 Envelope 0 0
+59 FetchSnapshot 0-1 0
+60 DescribeCluster 0-2 0
+61 DescribeProducers 0 0
+62 BrokerRegistration 0-4 0
+63 BrokerHeartbeat 0-2 0
+64 UnregisterBroker 0 0
+65 DescribeTransactions 0 0
+66 ListTransactions 0-2 0
+67 AllocateProducerIds 0 0
+68 ConsumerGroupHeartbeat 0-1 0
+69 ConsumerGroupDescribe 0-1 0
+70 ControllerRegistration 0 0
+71 GetTelemetrySubscriptions 0 0
+72 PushTelemetry 0 0
+73 AssignReplicasToDirs 0 0
+74 ListConfigResources 0-1 0
+75 DescribeTopicPartitions 0 0
+76 ShareGroupHeartbeat 1 0
+77 ShareGroupDescribe 1 0
+78 ShareFetch 1-2 0
+79 ShareAcknowledge 1-2 0
+80 AddRaftVoter 0-1 0
+81 RemoveRaftVoter 0 0
+82 UpdateRaftVoter 0 0
+83 InitializeShareGroupState 0 0
+84 ReadShareGroupState 0 0
+85 WriteShareGroupState 0-1 0
+86 DeleteShareGroupState 0 0
+87 ReadShareGroupStateSummary 0-1 0
+88 StreamsGroupHeartbeat 0 0
+89 StreamsGroupDescribe 0 0
+90 DescribeShareGroupOffsets 0-1 0
+91 AlterShareGroupOffsets 0 0
+92 DeleteShareGroupOffsets 0 0
+"""
+
+
+def test_every_api_of_kafka_is_there_and_no_other() -> None:
+    for api, row in zip(APIS.values(), KAFKA_4_3.strip().splitlines(), strict=True):
+        key, name, versions, flexible = row.split()
+        first, _, last = versions.partition("-")
+        assert (api.key, api.name) == (int(key), name)
+        assert (api.min_version, api.max_version) == (int(first), int(last or first))
+        assert api.flexible_from == (NEVER if flexible == "never" else int(flexible))
+        assert FLEXIBLE_FROM[api.key] == api.flexible_from
+
+
+def test_declarations_agree_with_the_registry() -> None:
+    for api in APIS.values():
+        for cls, suffix in ((api.request, "Request"), (api.response, "Response")):
+            assert cls.__name__ == api.name + suffix
+            assert api.key == cls.API_KEY
+            assert (api.min_version, api.max_version) == (cls.MIN_VERSION, cls.MAX_VERSION)
+            assert api.flexible_from == cls.FLEXIBLE_FROM
+
+
+def test_what_is_advertised_differs_from_what_is_valid_in_two_places() -> None:
+    different = {
+        api.key for api in APIS.values() if api.advertised(BROKER) not in (None, (api.min_version, api.max_version))
+    }
+    assert different == {ApiKey.PRODUCE, ApiKey.INIT_PRODUCER_ID}
+    assert find_api(ApiKey.PRODUCE).advertised(BROKER) == (0, 13)
+    assert find_api(ApiKey.INIT_PRODUCER_ID).advertised(BROKER) == (0, 5)
+    assert find_api(ApiKey.INIT_PRODUCER_ID).advertised(BROKER, unstable=True) == (0, 6)
+
+
+def test_listeners() -> None:
+    assert find_api(ApiKey.VOTE).advertised(BROKER) is None
+    assert find_api(ApiKey.VOTE).advertised(CONTROLLER) == (0, 2)
+    assert find_api(ApiKey.PRODUCE).advertised(CONTROLLER) is None
+    assert sum(api.advertised(CONTROLLER) is not None for api in APIS.values()) == 41
+    assert sum(api.advertised(BROKER) is not None for api in APIS.values()) == 77
