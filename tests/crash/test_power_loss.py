@@ -10,7 +10,7 @@ by_name = pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: wo
 
 @by_name
 def test_a_sample_of_crashes_recovers(workload: Workload) -> None:
-    tally = run(workload, share=0.02)
+    tally = run(workload, share=0.01)
     assert tally.moments > len(workload.operations)
 
 

@@ -112,10 +112,10 @@ class Expected:
         stored = b"".join(files[name] for name in sorted(files) if name.endswith(".log"))
         for history in reversed(self.histories):
             kept = [each for each in history if each.next_offset <= log.log_end]
-            first = found[0].base_offset if found else log.log_end
-            tail = [each for each in kept if each.base_offset >= first]
-            reaches_end = tail[-1].next_offset == log.log_end if tail else not found
-            if reaches_end and b"".join(each.data for each in tail) == stored:
+            if not found:
+                return kept
+            tail = [each for each in kept if each.base_offset >= found[0].base_offset]
+            if tail and tail[-1].next_offset == log.log_end and b"".join(each.data for each in tail) == stored:
                 return kept
         offsets = [(each.base_offset, each.leader_epoch) for each in found]
         raise AssertionError(f"{log}: {offsets} is no log there was")
@@ -174,10 +174,6 @@ class World:
     @property
     def batches(self) -> list[Written]:
         return self.expected.histories[-1]
-
-    @property
-    def log_end(self) -> int:
-        return self.batches[-1].next_offset if self.batches else self.expected.empty_end
 
     def _lead(self) -> None:
         self.leader_epoch += 1
@@ -286,7 +282,7 @@ class World:
         job = self.log.begin_flush(self.now_ms, rolled_only=True)
         job.run()
         self.log.finish_flush(job)
-        self.expected.durable_end = max(self.expected.durable_end, min(self.log.recovery_point, self.log_end))
+        self.expected.durable_end = max(self.expected.durable_end, self.log.recovery_point)
 
     def do_checkpoint(self, which: int) -> None:
         name = (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS)[which % 3]
@@ -375,18 +371,19 @@ class World:
 
     def do_clean_restart(self) -> None:
         self.expected.start_min = self.log.log_start
-        high_watermark = self.log.high_watermark
+        high_watermark, end = self.log.high_watermark, self.log.log_end
         self.dirs.close(broker_epoch=1, now_ms=self.now_ms)
-        self.expected.histories, self.expected.durable_end = [self.batches], self.log_end
+        self.expected.histories, self.expected.durable_end = [self.batches], end
         check_folder(files_on(self.disk), from_the_start=self.is_whole, log_start=self.expected.epochs_from)
         self.recover()
         assert self.log.high_watermark == high_watermark
 
     def do_kill(self) -> None:
+        end = self.log.log_end
         self.disk.kill()
         self.was_rebuilt = True
         self.recover()
-        assert self.log.log_end == self.log_end, f"kill -9 lost {self.log.log_end}…{self.log_end}"
+        assert self.log.log_end == end, f"{self.log}: it ended at {end} before the kill"
 
     def do_power_loss(self, seed: int) -> None:
         self.disk.power_loss(Random(seed))
