@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from mainstem.core.raft.election import NOBODY, ElectionState
+from mainstem.protocol.primitives import ZERO_UUID
+from mainstem.protocol.uuids import uuid_from_text, uuid_to_text
 from mainstem.storage.checkpoint import MalformedFileError, read_file, write_file_durably
 from mainstem.storage.fs import FileSystem
-from mainstem.storage.ids import ZERO_ID, id_from_text, id_to_text
 
 NAME: Final = "quorum-state"
 VERSION: Final = 1
@@ -52,7 +53,7 @@ def format_quorum_state(state: ElectionState, static_voters: Sequence[int] | Non
         "leaderId": state.leader_id,
         "leaderEpoch": state.epoch,
         "votedId": state.voted_id,
-        "votedDirectoryId": id_to_text(state.voted_directory_id),
+        "votedDirectoryId": uuid_to_text(state.voted_directory_id),
         "data_version": VERSION,
     }
     return json.dumps(fields, separators=(",", ":")).encode()
@@ -69,7 +70,7 @@ def parse_quorum_state(path: str, data: bytes) -> ElectionState:
             leader_id=_number(found["leaderId"]),
             epoch=_number(found["leaderEpoch"]),
             voted_id=_number(found.get("votedId", NOBODY)),
-            voted_directory_id=ZERO_ID if directory is None else id_from_text(directory),
+            voted_directory_id=ZERO_UUID if directory is None else uuid_from_text(directory),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         # A lost vote could be cast twice: never go on without it.

@@ -30,10 +30,10 @@ from mainstem.protocol.messages.control import KRaftVersionRecord, VotersRecord
 from mainstem.protocol.messages.record_framing import decode_metadata_record
 from mainstem.protocol.records import iterate_records
 from mainstem.protocol.schema import Message
+from mainstem.protocol.uuids import METADATA_TOPIC_ID
 from mainstem.storage.errors import StorageError
 from mainstem.storage.flushing import FlushJob
 from mainstem.storage.fs import FileSystem
-from mainstem.storage.ids import METADATA_TOPIC_ID
 from mainstem.storage.log import Log
 from mainstem.storage.metadata_snapshot import (
     BOOTSTRAP,
