@@ -346,3 +346,30 @@ def test_the_quorum_describes_itself() -> None:
         node.abandon()
 
     run(work)
+
+
+def test_syncs_in_threads_snapshots_and_requests_do_not_disturb_each_other(tmp_path: Path) -> None:
+    fs = PosixFileSystem()
+
+    async def live() -> list[bytes]:
+        loop = asyncio.get_running_loop()
+        node = MetadataNode(
+            loop,
+            fs,
+            str(tmp_path),
+            metadata_log_max_record_bytes_between_snapshots="3000",
+            metadata_max_retention_bytes="20000",
+        )
+        await node.start()
+        for turn in range(10):
+            codes = await asyncio.gather(*(create_topic(node, f"t-{turn}-{number}", 3) for number in range(20)))
+            assert set(codes) == {ErrorCode.NONE}
+        await node.stop()
+        assert not node.failures
+        assert len(node.image.topics) == 200
+        return records_of(node.image)
+
+    async def check() -> list[bytes]:
+        return records_of(MetadataNode(asyncio.get_running_loop(), fs, str(tmp_path)).image)
+
+    assert asyncio.run(live()) == asyncio.run(check())
