@@ -162,7 +162,7 @@ class Broker:
         await self.housekeeping.stop()
         self._controller.stop()
         await self._quorum.stop()
-        self.partitions.close(self.broker_epoch)
+        await self.partitions.close(self.broker_epoch)
 
     # Metadata
 
