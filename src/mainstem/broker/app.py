@@ -27,14 +27,15 @@ from mainstem.broker.features import Features
 from mainstem.broker.fetch_sessions import FetchSessions
 from mainstem.broker.housekeeping import Housekeeping
 from mainstem.broker.partitions import Partitions
+from mainstem.broker.producer_ids import ProducerIds
 from mainstem.broker.router import Router
 from mainstem.broker.topic_creation import TopicCreation
 from mainstem.core.controller.image import ClusterImage, ImageDelta
 from mainstem.core.controller.states import PartitionState
 from mainstem.net.listener import Listener
-from mainstem.net.receive import SharedBuffer
 from mainstem.protocol.api import APIS
 from mainstem.protocol.api import Listener as ListenerKind
+from mainstem.protocol.framing import SharedBuffer
 from mainstem.storage.fs import FileSystem
 
 log = logging.getLogger(__name__)
@@ -100,6 +101,7 @@ class Broker:
         self.groups = Groups(self)
         self._lifecycle: BrokerLifecycle | None = None
         self.topic_creation = TopicCreation(self)
+        self.producer_ids = ProducerIds(self)
         self.housekeeping = Housekeeping(loop, clock, config, self.partitions)
         self.metadata_listeners: list[MetadataListener] = [self.groups.follow]
         """Told of each change, in order, after the partitions have followed it."""

@@ -25,6 +25,7 @@ from mainstem.core.raft.election import ElectionState
 from mainstem.core.raft.quorum import Committed, Effect, PersistElection, Quorum, VoterSet, WriteBatch, one_voter
 from mainstem.protocol.batch import BatchView, iterate_batches
 from mainstem.protocol.control import ControlType, parse_control_key
+from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.messages.control import KRaftVersionRecord, VotersRecord
 from mainstem.protocol.messages.record_framing import decode_metadata_record
 from mainstem.protocol.records import iterate_records
@@ -135,7 +136,7 @@ class MetadataQuorum:
         self._files = OpenFiles(fs, OPEN_FILES)
         self._quorum: Quorum | None = None
         self._log: Log | None = None
-        self._failure: BaseException | None = None
+        self._failure: RemoteError | None = None
         self._flushing: asyncio.Task[None] | None = None
         self._publishing: asyncio.Task[None] | None = None
         self._committed: list[_Pending] = []
@@ -397,12 +398,12 @@ class MetadataQuorum:
     def _fail(self, error: BaseException) -> None:
         if self._failure is not None:
             return
-        self._failure = error
+        self._failure = RemoteError(ErrorCode.KAFKA_STORAGE_ERROR, "the metadata log has failed")
         log.error("metadata log failed", extra={"path": self._folder, "reason": str(error)})
         waiting, self._unanswered = self._unanswered, {}
         for done in waiting:
             if not done.done():
-                done.set_exception(error)
+                done.set_exception(self._failure)
         self._on_fatal(error)
 
     # -- snapshots -------------------------------------------------------------------------------------------------
