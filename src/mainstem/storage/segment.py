@@ -429,6 +429,10 @@ class Segment:
             if self._fs.exists(ref.path):
                 ref.rename(self._fs, ref.path + suffix)
 
+    def change_suffix(self, old: str, new: str) -> None:
+        for ref in self.refs():
+            ref.rename(self._fs, ref.path.removesuffix(old) + new)
+
     def remove_suffix(self, suffix: str) -> None:
         for ref in self.refs():
             if self._fs.exists(ref.path):

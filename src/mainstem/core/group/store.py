@@ -144,6 +144,10 @@ class GroupStore:
     def keep(self) -> None:
         self._journal.clear()
 
+    def when_reverted(self, undo: Callable[[], None]) -> None:
+        """Has `undo` called if what is replayed next is taken back."""
+        self._journal.append(undo)
+
     def revert(self) -> None:
         while self._journal:
             self._journal.pop()()
