@@ -18,10 +18,10 @@ from mainstem.protocol.errors import ErrorCode
 from mainstem.protocol.messages.k19_create_topics import CreateTopicsResponse
 from mainstem.protocol.messages.metadata_records import NoOpRecord, PartitionRecord, RegisterBrokerRecord, TopicRecord
 from mainstem.protocol.messages.record_framing import decode_metadata_record
-from mainstem.protocol.primitives import uuid_to_text
 from mainstem.protocol.records import iterate_records
 from mainstem.protocol.rpc import decode_response, encode_request
 from mainstem.protocol.schema import Message
+from mainstem.protocol.uuids import uuid_to_text
 from mainstem.storage.posix import PosixFileSystem
 from tests.compat.controller_requests import all_cases, create, topic
 from tests.support.kafka import Kafka, KafkaNode

@@ -423,6 +423,11 @@ class Log(ReadableLog):
         return unflushed > 0 and now_ms - self.last_flush_ms >= self._flush_ms
 
     @property
+    def has_unflushed_roll(self) -> bool:
+        """Whether a segment was rolled and waits to be made durable."""
+        return self._unflushed_roll
+
+    @property
     def flushes_before_ack(self) -> bool:
         """Whether what was appended must be flushed before it is acknowledged, by `flush.messages`."""
         return self.log_end - self.recovery_point >= self._flush_messages
