@@ -26,6 +26,7 @@ from mainstem.broker.drivers.quorum import MetadataQuorum, QuorumSettings
 from mainstem.broker.features import Features
 from mainstem.broker.fetch_sessions import FetchSessions
 from mainstem.broker.housekeeping import Housekeeping
+from mainstem.broker.log_moves import LogMoves
 from mainstem.broker.partitions import Partitions
 from mainstem.broker.producer_ids import ProducerIds
 from mainstem.broker.router import Router
@@ -102,6 +103,7 @@ class Broker:
         self._lifecycle: BrokerLifecycle | None = None
         self.topic_creation = TopicCreation(self)
         self.producer_ids = ProducerIds(self)
+        self.log_moves = LogMoves(self)
         self.housekeeping = Housekeeping(loop, clock, config, self.partitions)
         self.metadata_listeners: list[MetadataListener] = [self.groups.follow]
         """Told of each change, in order, after the partitions have followed it."""
@@ -143,6 +145,7 @@ class Broker:
         await self._lifecycle.unfence()
         await self.serve()
         self.housekeeping.start()
+        self.log_moves.resume()
         log.info(
             "serving",
             extra={
@@ -160,6 +163,7 @@ class Broker:
         self.close_listeners()
         self.groups.close()
         await self.housekeeping.stop()
+        await self.log_moves.stop()
         self._controller.stop()
         await self._quorum.stop()
         await self.partitions.close(self.broker_epoch)

@@ -194,6 +194,17 @@ class Partition:
             self._advance(leader.high_watermark)
             self.notify()
 
+    def replace_log(self, log: Log) -> None:
+        """The same records in another directory."""
+        assert log.log_end == self.log.log_end, f"{self} ends at {self.log.log_end}, its copy at {log.log_end}"
+        self.log = log
+        if self.leader is not None:
+            log.assign_epoch(self.leader.epoch)
+
+    @property
+    def is_flushing(self) -> bool:
+        return self._flushing
+
     # Making durable
 
     def flush_if_due(self) -> None:

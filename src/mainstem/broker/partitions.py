@@ -121,7 +121,7 @@ class Partitions:
     async def load(self, image: ClusterImage) -> None:
         """Opens every log that is there, in slices, and sets aside what the metadata does not know."""
         self.image = image
-        for count, _ in enumerate(self.dirs.load(self._clock.wall_ms())):
+        for count, _ in enumerate(self.dirs.load(self._clock.wall_ms(), self._assigned_directory)):
             if count % 16 == 15:
                 await asyncio.sleep(0)
         for topic, index in list(self.dirs.logs):
@@ -134,6 +134,10 @@ class Partitions:
                 self.dirs.set_stray(topic, index)
         for (topic, index), reason in self.dirs.failed_logs.items():
             log.error("a log is offline: %s", reason, extra={"partition": f"{topic}-{index}"})
+
+    def _assigned_directory(self, topic: str, index: int) -> bytes | None:
+        state = self.image.partition(topic, index)
+        return state.directory_of(self._node_id) if state is not None and self._node_id in state.replicas else None
 
     # Following the metadata
 
