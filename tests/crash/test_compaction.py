@@ -20,7 +20,7 @@ from tests.support.logs import DIRECTORY, NOW_MS, file_contents, open_in
 
 
 def prepared() -> CompactedLog:
-    made = CompactedLog(segment_bytes=700, index_interval_bytes=100, delete_retention_ms=0)
+    made = CompactedLog(segment_bytes=900, index_interval_bytes=100, delete_retention_ms=0)
     for turn in range(4):
         made.put((b"a", b"%d" % turn), (b"b%d" % turn, b"v"))
         made.put((b"b%d" % (turn - 1), None))
@@ -33,6 +33,7 @@ def prepared() -> CompactedLog:
     # A cleaning came before: markers and tombstones have horizons, and go this time.
     assert made.clean() is not None
     made.put((b"a", b"last"))
+    made.log.roll(NOW_MS)
     made.put_as(7, (b"e", b"aborted"), transactional=True)
     made.end(7, False)
     made.roll()
@@ -47,11 +48,13 @@ def prepared() -> CompactedLog:
 
 def moments(made: CompactedLog) -> list[SimDisk]:
     taken: list[SimDisk] = []
+    segments = len(made.log.segments)
     made.disk.after_change = lambda disk: taken.append(disk.fork())
     cleaning = made.clean(NOW_MS + 10)
     made.disk.after_change = None
     assert cleaning is not None
     assert cleaning.is_done
+    assert len(made.log.segments) < segments, "several segments must become one"
     return taken
 
 
