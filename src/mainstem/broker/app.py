@@ -13,6 +13,7 @@ from random import Random
 from mainstem.broker.apis import served
 from mainstem.broker.clock import Clock
 from mainstem.broker.config import BrokerConfig, Endpoint
+from mainstem.broker.drivers.compaction import Compaction
 from mainstem.broker.drivers.controller import (
     ActiveController,
     Carry,
@@ -105,7 +106,8 @@ class Broker:
         self.producer_ids = ProducerIds(self)
         self.log_moves = LogMoves(self)
         self.housekeeping = Housekeeping(loop, clock, config, self.partitions)
-        self.metadata_listeners: list[MetadataListener] = [self.groups.follow]
+        self.compaction = Compaction(loop, clock, config, self.partitions)
+        self.metadata_listeners: list[MetadataListener] = [self.groups.follow, self.compaction.follow]
         """Told of each change, in order, after the partitions have followed it."""
         self.groups = Groups(self)
         self.metadata_listeners.append(self.groups.follow)
@@ -145,6 +147,7 @@ class Broker:
         await self._lifecycle.unfence()
         await self.serve()
         self.housekeeping.start()
+        self.compaction.start()
         self.log_moves.resume()
         log.info(
             "serving",
@@ -162,6 +165,7 @@ class Broker:
             await self._lifecycle.shut_down()
         self.close_listeners()
         self.groups.close()
+        await self.compaction.stop()
         await self.housekeeping.stop()
         await self.log_moves.stop()
         self._controller.stop()

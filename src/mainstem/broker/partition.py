@@ -203,7 +203,7 @@ class Partition:
 
     @property
     def is_flushing(self) -> bool:
-        return self._flushing
+        return self._flushing is not None
 
     # Making durable
 

@@ -51,7 +51,7 @@ class Partitions:
         self._clock = clock
         self._rng = rng
         self._node_id = node_id
-        self._files = OpenFiles(fs, open_files_max)
+        self.open_files = OpenFiles(fs, open_files_max)
         self._defaults = server_defaults(settings)
         self._producer_expiration_ms = producer_expiration_ms
         self._partitions: dict[Key, Partition] = {}
@@ -104,7 +104,7 @@ class Partitions:
 
     def _open(self, place: LogPlace) -> Log:
         return open_log(
-            self._files,
+            self.open_files,
             place.folder,
             self.log_config(place.topic),
             self._clock.wall_ms(),
