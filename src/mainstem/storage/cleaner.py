@@ -115,12 +115,13 @@ class Cleaner:
         self.offsets[partition] = cleaning.cleaned_to
         return True
 
-    def before_truncation(self, partition: TopicPartition, offset: int) -> bool:
-        """True: the checkpoint file must be on disk before the log is cut to `offset`. A cleaning that runs will notice
-        by itself that the log was cut."""
-        if self.offsets.get(partition, 0) <= offset:
+    def before_truncation(self, partition: TopicPartition, log: Log, offset: int) -> bool:
+        """True: the checkpoint file must be on disk before the log is cut to `offset`, or to before the batch that
+        holds it. A cleaning that runs will notice by itself."""
+        cut = log.truncation_point(offset)
+        if self.offsets.get(partition, 0) <= cut:
             return False
-        self.offsets[partition] = offset
+        self.offsets[partition] = cut
         return True
 
     def forget(self, partition: TopicPartition) -> None:

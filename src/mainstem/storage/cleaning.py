@@ -167,6 +167,9 @@ class Cleaning:
             self.abort()
             raise failure from error
         except StorageError as error:
+            if self.log.failure is not None:
+                self.abort()
+                raise
             # An index or a header that cannot be: found while a segment was looked up.
             self.failure = str(error)
             self._unpin()
