@@ -166,7 +166,7 @@ class Broker:
         await self.log_moves.stop()
         self._controller.stop()
         await self._quorum.stop()
-        self.partitions.close(self.broker_epoch)
+        await self.partitions.close(self.broker_epoch)
 
     # Metadata
 

@@ -240,10 +240,13 @@ class Partitions:
 
     # Stop
 
-    def close(self, broker_epoch: int) -> None:
-        """The clean stop. Blocks."""
-        for partition in self:
+    async def close(self, broker_epoch: int) -> None:
+        """The clean stop. Blocks once every thread has let go of the logs."""
+        closing = list(self)
+        for partition in closing:
             partition.resign()
+        for partition in closing:
+            await partition.settle()
         self._partitions.clear()
         self._by_id.clear()
         self.dirs.close(broker_epoch, self._clock.wall_ms())
