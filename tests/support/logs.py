@@ -62,12 +62,13 @@ def marker(producer_id: int, epoch: int, commit: bool, coordinator_epoch: int = 
 
 
 def make_directory(fs: FileSystem, path: str) -> None:
-    """With its parents."""
+    """With its parents, and durably."""
     parts = path.split("/")
     for count in range(2, len(parts) + 1):
         folder = "/".join(parts[:count])
         if not fs.exists(folder):
             fs.make_directory(folder)
+            fs.sync_directory(folder.rpartition("/")[0] or "/")
 
 
 def open_in(

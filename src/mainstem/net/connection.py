@@ -15,8 +15,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol, cast
 
-from mainstem.net.receive import FrameReceiver, SharedBuffer
 from mainstem.protocol.errors import RemoteError
+from mainstem.protocol.framing import FrameReceiver, SharedBuffer
 
 _SENDFILE_FROM_BYTES = 32 << 10
 """Below this, one read and a joined write cost less than a system call of its own for the slice."""

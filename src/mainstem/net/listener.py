@@ -4,7 +4,7 @@ import asyncio
 import socket
 
 from mainstem.net.connection import Connection, Handler
-from mainstem.net.receive import SharedBuffer
+from mainstem.protocol.framing import SharedBuffer
 
 
 class Listener:

@@ -580,6 +580,10 @@ def encode_columns(
 
     batches: list[bytes] = []
     writer = _take_writer()
+    # An uncompressed batch is finished where it is written, with its header put in front at the end.
+    room = bytes(HEADER_BYTES) if codec == NONE else b""
+    fixed: i64 = HEADER_BYTES - len(room)
+    writer.write(room)
     largest: i64 = 0
     first: i64 = 0
     base_timestamp: i64 = 0
@@ -610,10 +614,14 @@ def encode_columns(
                 size += key_length
             if value_length > 0:
                 size += value_length
-        if row > first and (row == rows or HEADER_BYTES + len(writer) + varint_size(size) + size > max_batch_bytes):
+        if row > first and (row == rows or fixed + len(writer) + varint_size(size) + size > max_batch_bytes):
             largest = max(largest, len(writer))
-            body = compress(codec, writer.getvalue(), level)
             count: i64 = row - first
+            body: bytes | memoryview
+            if codec == NONE:
+                body = memoryview(writer.getvalue())[HEADER_BYTES:]
+            else:
+                body = compress(codec, writer.getvalue(), level)
             head = encode_header(
                 body,
                 0,
@@ -627,10 +635,17 @@ def encode_columns(
                 base_sequence,
                 count,
             )
-            batches.append(head + body)
+            if codec == NONE:
+                # Let go of the first copy before the second is made: two at a time are two times the page faults.
+                body = b""
+                for index in range(HEADER_BYTES):
+                    writer[index] = u8(head[index])
+                batches.append(writer.getvalue())
+            else:
+                batches.append(head + body)
             if base_sequence >= 0:
                 base_sequence = (base_sequence + count) & 0x7FFFFFFF
-            writer.truncate(0)
+            writer.truncate(len(room))
             first = row
             if row < rows:
                 # This row again, as the first of the next batch.

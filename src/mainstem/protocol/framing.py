@@ -1,123 +1,106 @@
-"""Frames: four bytes of size, then that many bytes of a request or a response.
+"""From a stream of bytes to frames: one copy a frame, and memory bounded by what peers really send.
 
-`FrameSplitter` lends its own buffer to whoever receives (as `asyncio.BufferedProtocol` wants it) and hands out whole
-frames as immutable `bytes`, each copied once. Its buffer grows to a frame that is larger, no further than the limit
-allows, and only as its bytes arrive: a peer that announces much and sends little costs little. A size that is negative
-or above the limit (`socket.request.max.bytes`) raises RemoteError, after which the connection can only be closed:
-where the next frame begins is unknown.
+All connections of a loop receive into one shared buffer, because a loop reads one socket at a time: ten thousand idle
+connections hold nothing. What arrives whole is copied out once, as immutable `bytes`. A frame larger than what has
+arrived gets a buffer of its own that the kernel fills directly; it grows with what has come, not with what the peer
+says will come, so that a peer cannot make us allocate by announcing.
 """
 
 from typing import Final
 
-from librt.strings import BytesWriter, read_i32_be, write_i32_be
-from mypy_extensions import i32, i64
+from librt.strings import read_i32_be
+from mypy_extensions import i64
 
 from mainstem.protocol.errors import ErrorCode, RemoteError
 
 SIZE_BYTES: Final = 4
-BUFFER_BYTES_MIN: Final = 4096
-KEPT_BYTES_MAX: Final = 1 << 20
-"""A buffer that grew beyond this is given up as soon as it is empty; one that did not serves the next frame as well."""
+SHARED_BYTES: Final = 1 << 20
+_FIRST_GROWTH: Final = 256 << 10
+"""A partial frame's own buffer starts at this size at most and doubles as it fills."""
 
 
-class FrameSplitter:
-    """Bytes in, frames out."""
+class SharedBuffer:
+    """What every connection of one loop reads into. Its content is good until the next read of any of them."""
 
-    __slots__ = ("_buffer", "_end", "_idle_bytes", "_limit_bytes", "_start")
+    __slots__ = ("bytes", "view")
 
-    def __init__(self, limit_bytes: i64, buffer_bytes: i64 = 65536) -> None:
-        assert limit_bytes > 0
-        assert buffer_bytes >= BUFFER_BYTES_MIN
-        self._limit_bytes: i64 = limit_bytes
-        self._idle_bytes: i64 = buffer_bytes
-        self._buffer = bytearray(buffer_bytes)
-        self._start: i64 = 0
-        self._end: i64 = 0
+    def __init__(self, size: int = SHARED_BYTES) -> None:
+        self.bytes = bytearray(size)
+        self.view = memoryview(self.bytes)
+
+
+class FrameReceiver:
+    """One connection's half-received frame. `buffer` says where to read to, `received` gives the frames completed."""
+
+    __slots__ = ("_expected", "_got", "_max_frame_bytes", "_partial", "_shared")
+
+    def __init__(self, shared: SharedBuffer, max_frame_bytes: i64) -> None:
+        self._shared = shared
+        self._max_frame_bytes: i64 = max_frame_bytes
+        self._partial: bytearray | None = None
+        """The beginning of a frame, size prefix included, when a read ended inside it."""
+        self._got: i64 = 0
+        self._expected: i64 = 0
+        """The whole frame's bytes with its prefix, or 0 while the prefix itself is incomplete."""
 
     @property
-    def pending_bytes(self) -> i64:
-        """How much has arrived of a frame that is not whole yet."""
-        return self._end - self._start
+    def held_bytes(self) -> int:
+        return 0 if self._partial is None else len(self._partial)
 
-    def room(self) -> memoryview:
-        """Where to receive the next bytes; never empty. `received` then says how many came."""
-        left: i64 = len(self._buffer) - self._end
-        # A few bytes of room at the end would cost a read of their own.
-        if left == 0 or (left < BUFFER_BYTES_MIN and self._start > 0):
-            self._make_room()
-        return memoryview(self._buffer)[self._end :]
+    def buffer(self) -> memoryview:
+        """Where the next bytes belong."""
+        partial = self._partial
+        if partial is None or self._expected == 0:
+            return self._shared.view
+        if self._got == len(partial):
+            grown = bytearray(min(self._expected, 2 * self._got))
+            grown[: self._got] = partial
+            self._partial = partial = grown
+        return memoryview(partial)[self._got :]
 
     def received(self, count: i64) -> list[bytes]:
-        """Takes `count` bytes written into `room` and returns the frames that are whole now."""
-        assert 0 <= count <= len(self._buffer) - self._end
-        self._end += count
-        frames: list[bytes] = []
-        start: i64 = self._start
-        end: i64 = self._end
-        view = memoryview(self._buffer)
-        while end - start >= SIZE_BYTES:
-            size = self._checked_size(start)
-            stop: i64 = start + SIZE_BYTES + size
-            if stop > end:
-                break
-            frames.append(bytes(view[start + SIZE_BYTES : stop]))
-            start = stop
-        view.release()
-        if start == end:
-            start = end = 0
-            if len(self._buffer) > KEPT_BYTES_MAX and len(self._buffer) > self._idle_bytes:
-                self._buffer = bytearray(self._idle_bytes)
-        self._start = start
-        self._end = end
-        return frames
+        """Takes in `count` bytes just read into `buffer()`; the frames they complete, without their prefixes."""
+        partial = self._partial
+        if partial is None:
+            return self._split(self._shared.view, count)
+        if self._expected == 0:
+            # The size prefix itself was torn: put the pieces together and look again.
+            joined = bytes(partial[: self._got]) + bytes(self._shared.view[:count])
+            self._partial = None
+            return self._split(memoryview(joined), len(joined))
+        self._got += count
+        if self._got < self._expected:
+            return []
+        frame = bytes(memoryview(partial)[SIZE_BYTES : self._expected])
+        self._partial = None
+        return [frame]
 
-    def feed(self, data: bytes) -> list[bytes]:
-        """For those who have the bytes already: the frames that are whole after `data`."""
+    def _split(self, view: memoryview, end: i64) -> list[bytes]:
         frames: list[bytes] = []
         at: i64 = 0
-        while at < len(data):
-            room = self.room()
-            count: i64 = min(len(room), len(data) - at)
-            room[:count] = data[at : at + count]
-            room.release()
-            frames.extend(self.received(count))
-            at += count
+        while end - at >= SIZE_BYTES:
+            size: i64 = i64(read_i32_be(bytes(view[at : at + SIZE_BYTES]), 0))
+            if size < 0 or size > self._max_frame_bytes:
+                raise RemoteError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"a frame of {size} bytes; between 0 and {self._max_frame_bytes} are allowed",
+                )
+            if end - at < SIZE_BYTES + size:
+                self._keep(view, at, end, SIZE_BYTES + size)
+                return frames
+            frames.append(bytes(view[at + SIZE_BYTES : at + SIZE_BYTES + size]))
+            at += SIZE_BYTES + size
+        if at < end:
+            self._keep(view, at, end, 0)
         return frames
 
-    def _checked_size(self, start: i64) -> i64:
-        size = i64(read_i32_be(bytes(self._buffer[start : start + SIZE_BYTES]), 0))
-        if size < 0 or size > self._limit_bytes:
-            raise RemoteError(
-                ErrorCode.INVALID_REQUEST, f"a frame of {size} bytes; {self._limit_bytes} are the most that is taken"
-            )
-        return size
-
-    def _make_room(self) -> None:
-        """Moves what is pending to the front, into a larger buffer when the frame needs one."""
-        pending: i64 = self._end - self._start
-        capacity: i64 = len(self._buffer)
-        wanted: i64 = capacity
-        if pending >= SIZE_BYTES:
-            whole: i64 = SIZE_BYTES + self._checked_size(self._start)
-            # Doubling as bytes come in, not at once what was announced.
-            if whole > capacity:
-                wanted = min(whole, max(pending * 2, capacity))
-        moved = self._buffer[self._start : self._end]
-        if wanted > capacity:
-            # A fresh one, because the view that `room` lent may still be alive, and would forbid resizing.
-            self._buffer = bytearray(wanted)
-        self._buffer[:pending] = moved
-        self._start = 0
-        self._end = pending
-
-
-def frame(payload: bytes) -> bytes:
-    """`payload` with its size before it."""
-    return size_prefix(len(payload)) + payload
-
-
-def size_prefix(size: i64) -> bytes:
-    assert 0 <= size <= 0x7FFFFFFF
-    writer = BytesWriter()
-    write_i32_be(writer, i32(size))
-    return writer.getvalue()
+    def _keep(self, view: memoryview, at: i64, end: i64, expected: i64) -> None:
+        got: i64 = end - at
+        room: i64 = got
+        if expected > 0:
+            room = min(expected, max(2 * got, i64(_FIRST_GROWTH)))
+        partial = bytearray(room)
+        partial[:got] = view[at:end]
+        self._partial = partial
+        self._got = got
+        self._expected = expected

@@ -324,6 +324,9 @@ class Log(ReadableLog):
             return
         assert base_offset > old.base_offset
         old.become_inactive()
+        if self.recovery_point >= base_offset or self._flush is not None:
+            # No later flush will look at this segment, and recovery will not either.
+            old.sync_indexes()
         self._add_segment(base_offset, now_ms)
         # The state may end before the segment begins, where offsets were skipped.
         self.producers.states.end_offset = max(self.producers.states.end_offset, base_offset)
@@ -418,6 +421,11 @@ class Log(ReadableLog):
         if unflushed >= self._flush_messages:
             return True
         return unflushed > 0 and now_ms - self.last_flush_ms >= self._flush_ms
+
+    @property
+    def has_unflushed_roll(self) -> bool:
+        """Whether a segment was rolled and waits to be made durable."""
+        return self._unflushed_roll
 
     @property
     def flushes_before_ack(self) -> bool:
@@ -519,10 +527,11 @@ class Log(ReadableLog):
         gone = [segment for segment in self._segments.all() if segment.base_offset > offset]
         for segment in gone:
             self.producers.remove(segment.base_offset)
-        # From the end, so that a crash between two leaves no hole.
+        # From the end and one by one, so that a crash between two leaves no hole.
         gone.reverse()
         for segment in gone:
             segment.remove_files()
+            self._fs.sync_directory(self.directory)
         self._active = kept[-1]
         self._active.truncate_to(offset, now_ms)
         # Or the old batches could come back behind the new ones.
@@ -534,7 +543,8 @@ class Log(ReadableLog):
         self.log_start = min(self.log_start, offset)
         self.epochs.truncate_from_end(offset)
         self.producers.reload(kept[0].base_offset, offset, now_ms)
-        replay_producers(self._segments.all(), self.producers, offset, False)
+        replay_producers(self._segments.all(), self.producers, offset, True)
+        self.producers.take_snapshot(sync=False)
         self.producers.states.on_high_watermark(self.high_watermark)
         self._update_first_unstable()
         self._fs.sync_directory(self.directory)
@@ -598,6 +608,8 @@ class Log(ReadableLog):
             paths += [ref.path for ref in segment.refs()]
             if snapshot:
                 paths.append(snapshot)
+            # Or the next one's renaming could survive a power cut that this one's does not: a hole.
+            self._fs.sync_directory(self.directory)
         self._removals.append(RemovalJob(self._fs, paths, now_ms + self._config.file_delete_delay_ms))
         self._generation += 1
         self.advance_log_start(self._segments.first.base_offset)

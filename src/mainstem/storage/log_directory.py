@@ -9,6 +9,7 @@ The first failure takes the directory offline for good (D5): nothing is written 
 removal. What was loaded from its checkpoints stays readable.
 """
 
+import threading
 from collections.abc import Mapping
 from typing import Final
 
@@ -34,6 +35,9 @@ class LogDirectory:
         self._fs = fs
         self._lock = lock
         self._files = {name: OffsetCheckpoint(fs, path, name) for name in CHECKPOINTS}
+        self._writing = threading.Lock()
+        self._number = 0
+        self._oldest_valid = dict.fromkeys(CHECKPOINTS, 0)
         self.path: Final = path
         self.meta: Final = meta
         self.offline: str | None = None
@@ -62,11 +66,23 @@ class LogDirectory:
                     self.partitions[folder.topic, folder.partition] = f"{self.path}/{name}"
         return self.previous_stop
 
-    def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Blocks. One at a time for each file: they share a temporary name."""
-        assert self.offline is None, f"{self.path} is offline: {self.offline}"
-        self._files[name].write(offsets)
-        self.checkpoints[name] = dict(offsets)
+    def next_number(self) -> int:
+        """Numbers what is collected for checkpoint files, so that an older one never replaces a newer one."""
+        self._number += 1
+        return self._number
+
+    def supersede(self) -> None:
+        """Nothing that was collected before may be written any more; what is being written is waited for."""
+        with self._writing:
+            self._oldest_valid = dict.fromkeys(CHECKPOINTS, self.next_number())
+
+    def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int], number: int) -> None:
+        """Blocks, and may run in a thread; does nothing where newer offsets were written or the directory is gone."""
+        with self._writing:
+            if self.offline is None and number >= self._oldest_valid[name]:
+                self._oldest_valid[name] = number
+                self._files[name].write(offsets)
+                self.checkpoints[name] = dict(offsets)
 
     def finish(self, broker_epoch: int) -> None:
         """The clean end: every log was closed and every checkpoint written before this."""

@@ -96,6 +96,7 @@ class _Loader:
             if clean:
                 self.log_end = self.segments[-1].read_next_offset()
             else:
+                self._drop_deleted()
                 self._recover()
             self._drop_everything_below_log_start()
         if not self.segments:
@@ -219,13 +220,26 @@ class _Loader:
 
     # -- recovering ----------------------------------------------------------------------------------------------
 
+    def _drop_deleted(self) -> None:
+        """Segments that lie below the log start were deleted, or were about to be; a power cut may bring them back.
+
+        What is left of them is no reason to cut what came after them.
+        """
+        count: i64 = 0
+        while count + 1 < len(self.segments) and self.segments[count + 1].base_offset <= self.log_start:
+            count += 1
+        for segment in self.segments[:count]:
+            segment.remove_files()
+        self.segments = self.segments[count:]
+
     def _recover(self) -> None:
         first: i64 = len(self.segments) - 1
         while first > 0 and self.segments[first].base_offset > self.recovery_point:
             first -= 1
         start: i64 = self.segments[first].base_offset
         self.producers.reload(self.segments[0].base_offset, start, self.now_ms)
-        replay_producers(self.segments[:first], self.producers, start, False)
+        replay_producers(self.segments[:first], self.producers, start, True)
+        self.producers.take_snapshot(sync=False)
         self.log_end = start
         at: i64 = first
         while at < len(self.segments):
@@ -311,13 +325,13 @@ class _Loader:
         return broken != ""
 
     def _remove_from(self, at: i64) -> None:
-        """Removes the segments from the `at`th on, the last first, so that a crash between two leaves no hole."""
+        """Removes the segments from the `at`th on, the last first, one by one: a crash between two leaves no hole."""
         gone = self.segments[at:]
         gone.reverse()
         self.segments = self.segments[:at]
         for segment in gone:
             segment.remove_files()
-        self._fs.sync_directory(self.directory)
+            self._fs.sync_directory(self.directory)
 
     def _drop_everything_below_log_start(self) -> None:
         """A log that ends before its own start holds nothing anyone may read."""

@@ -252,7 +252,14 @@ class Segment:
 
     def sync(self) -> None:
         """Makes the files durable. Blocks."""
-        for ref in self.refs():
+        self._sync(self.refs())
+
+    def sync_indexes(self) -> None:
+        """Makes both indexes durable. Blocks, but for little."""
+        self._sync([self.offset_index.ref, self.time_index.ref])
+
+    def _sync(self, refs: list[FileRef]) -> None:
+        for ref in refs:
             if ref.dirty:
                 file = ref.pin()
                 try:

@@ -12,8 +12,7 @@ import uvloop
 
 from mainstem.net.connection import Exchange
 from mainstem.net.listener import Listener
-from mainstem.net.receive import FrameReceiver, SharedBuffer
-from mainstem.protocol.errors import RemoteError
+from mainstem.protocol.framing import SharedBuffer
 
 Scenario = Callable[[Callable[[Exchange], None]], Coroutine[Any, Any, "Peer"]]
 
@@ -204,35 +203,3 @@ def test_a_closing_exchange_lets_earlier_answers_out_first(run: Callable[[Corout
         peer.listener.close()
 
     run(scenario())
-
-
-@pytest.mark.parametrize("step", [1, 3, 4, 5, 1000, 1 << 20])
-def test_frames_come_out_whole_however_the_stream_is_cut(step: int) -> None:
-    frames = [b"", b"x", os.urandom(5000), b"yz", os.urandom(700_000)]
-    stream = b"".join(framed(frame) for frame in frames)
-    receiver = FrameReceiver(SharedBuffer(1 << 20), 1 << 20)
-    seen: list[bytes] = []
-    at = 0
-    while at < len(stream):
-        room = receiver.buffer()
-        piece = stream[at : at + min(step, len(room))]
-        room[: len(piece)] = piece
-        seen += receiver.received(len(piece))
-        at += len(piece)
-    assert seen == frames
-    assert receiver.held_bytes == 0
-
-
-def test_announcing_a_large_frame_allocates_only_for_what_was_sent() -> None:
-    receiver = FrameReceiver(SharedBuffer(), 100 << 20)
-    room = receiver.buffer()
-    room[:5] = struct.pack(">i", 100 << 20) + b"x"
-    assert receiver.received(5) == []
-    assert receiver.held_bytes <= 256 << 10
-
-
-def test_a_negative_size_is_refused() -> None:
-    receiver = FrameReceiver(SharedBuffer(), 1000)
-    receiver.buffer()[:4] = b"\xff\xff\xff\xff"
-    with pytest.raises(RemoteError):
-        receiver.received(4)

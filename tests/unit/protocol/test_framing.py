@@ -1,66 +1,68 @@
-"""Frames come out whole, however the bytes come in, and no peer can make us hold more than the limit."""
+"""Frames come out of a stream whole, however it is cut, and a peer cannot make us allocate by announcing."""
+
+import os
+import struct
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from mainstem.protocol.errors import ErrorCode, RemoteError
-from mainstem.protocol.framing import FrameSplitter, frame, size_prefix
+from mainstem.protocol.errors import RemoteError
+from mainstem.protocol.framing import FrameReceiver, SharedBuffer
 
 
-@settings(max_examples=100, deadline=None)
-@given(payloads=st.lists(st.binary(max_size=9000), max_size=6), cuts=st.lists(st.integers(1, 7000), min_size=1))
-def test_frames_come_out_as_they_went_in(payloads: list[bytes], cuts: list[int]) -> None:
-    splitter = FrameSplitter(10_000, 4096)
-    stream = b"".join(map(frame, payloads))
-    frames: list[bytes] = []
-    at = turn = 0
+def framed(data: bytes) -> bytes:
+    return struct.pack(">i", len(data)) + data
+
+
+@pytest.mark.parametrize("step", [1, 3, 4, 5, 1000, 1 << 20])
+def test_frames_come_out_whole_however_the_stream_is_cut(step: int) -> None:
+    frames = [b"", b"x", os.urandom(5000), b"yz", os.urandom(700_000)]
+    stream = b"".join(framed(frame) for frame in frames)
+    receiver = FrameReceiver(SharedBuffer(1 << 20), 1 << 20)
+    seen: list[bytes] = []
+    at = 0
     while at < len(stream):
-        size = cuts[turn % len(cuts)]
-        frames += splitter.feed(stream[at : at + size])
-        at, turn = at + size, turn + 1
-    assert frames == payloads
-    assert splitter.pending_bytes == 0
+        room = receiver.buffer()
+        piece = stream[at : at + min(step, len(room))]
+        room[: len(piece)] = piece
+        seen += receiver.received(len(piece))
+        at += len(piece)
+    assert seen == frames
+    assert receiver.held_bytes == 0
 
 
-def test_a_receiver_writes_into_the_splitters_own_buffer() -> None:
-    splitter = FrameSplitter(1000)
-    room = splitter.room()
-    stream = frame(b"one") + frame(b"") + frame(b"three")[:6]
-    room[: len(stream)] = stream
-    assert splitter.received(len(stream)) == [b"one", b""]
-    assert splitter.pending_bytes == 6
-    rest = frame(b"three")[6:]
-    room = splitter.room()
-    room[: len(rest)] = rest
-    frames = splitter.received(len(rest))
-    assert frames == [b"three"]
-    assert type(frames[0]) is bytes
+def test_announcing_a_large_frame_allocates_only_for_what_was_sent() -> None:
+    receiver = FrameReceiver(SharedBuffer(), 100 << 20)
+    room = receiver.buffer()
+    room[:5] = struct.pack(">i", 100 << 20) + b"x"
+    assert receiver.received(5) == []
+    assert receiver.held_bytes <= 256 << 10
 
 
-@pytest.mark.parametrize("size", [b"\xff\xff\xff\xff", b"\x80\x00\x00\x00", b"\x00\x00\x03\xe9", b"\x7f\xff\xff\xff"])
-def test_a_size_beyond_the_limit_is_refused_before_its_bytes_come(size: bytes) -> None:
-    splitter = FrameSplitter(1000)
-    with pytest.raises(RemoteError) as caught:
-        splitter.feed(frame(b"fine") + size)
-    assert caught.value.code is ErrorCode.INVALID_REQUEST
+def test_a_negative_size_is_refused() -> None:
+    receiver = FrameReceiver(SharedBuffer(), 1000)
+    receiver.buffer()[:4] = b"\xff\xff\xff\xff"
+    with pytest.raises(RemoteError):
+        receiver.received(4)
 
 
-def test_a_frame_of_exactly_the_limit_is_taken() -> None:
-    assert FrameSplitter(100_000).feed(frame(bytes(100_000))) == [bytes(100_000)]
+def test_a_frame_larger_than_its_first_buffer_grows_with_what_has_come() -> None:
+    receiver = FrameReceiver(SharedBuffer(4096), 10 << 20)
+    stream = framed(os.urandom(3 << 20))
+    seen: list[bytes] = []
+    at = 0
+    while at < len(stream):
+        room = receiver.buffer()
+        piece = stream[at : at + len(room)]
+        room[: len(piece)] = piece
+        at += len(piece)
+        seen += receiver.received(len(piece))
+        assert receiver.held_bytes <= max(2 * at, 256 << 10)
+    assert seen == [stream[4:]]
+    assert receiver.held_bytes == 0
 
 
-def test_memory_follows_what_arrives_not_what_is_announced() -> None:
-    splitter = FrameSplitter(100_000_000, 4096)
-    splitter.feed(size_prefix(100_000_000) + bytes(10_000))
-    assert len(splitter.room()) < 50_000
-
-
-def test_a_large_frame_does_not_keep_its_memory() -> None:
-    splitter = FrameSplitter(10_000_000, 4096)
-    assert splitter.feed(frame(bytes(5_000_000))) == [bytes(5_000_000)]
-    assert len(splitter.room()) == 4096
-
-
-def test_many_small_frames_in_one_read() -> None:
-    assert FrameSplitter(100).feed(frame(b"x") * 5000) == [b"x"] * 5000
+def test_many_small_frames_come_out_of_one_read() -> None:
+    receiver = FrameReceiver(SharedBuffer(), 100)
+    stream = framed(b"x") * 5000
+    receiver.buffer()[: len(stream)] = stream
+    assert receiver.received(len(stream)) == [b"x"] * 5000

@@ -311,3 +311,71 @@ def test_a_crash_at_any_change_during_recovery_loses_nothing_more() -> None:
         disk.after_change = None
         disk.kill()
         assert offsets(disk) == list(range(13)), stop
+
+
+def test_what_a_dead_process_left_unsynced_is_covered_by_the_next_flush() -> None:
+    disk = written(6)
+    log = open_in(disk, SETTINGS)
+    log.flush(NOW_MS)
+    assert log.recovery_point == 6
+    disk.power_loss()
+    assert offsets(disk, recovery_point=6) == list(range(6))
+
+
+def test_what_recovery_cut_does_not_come_back_behind_a_new_segment() -> None:
+    disk = written(6, flush_at=5)
+    flip(disk, path(4, ".log"), SIZE + 65)
+    log = open_in(disk, SETTINGS)
+    assert log.log_end == 5
+    log.roll(NOW_MS)
+    disk.power_loss_keeping({})
+    assert disk.file_size(path(4, ".log")) == SIZE
+    log = open_in(disk, SETTINGS)
+    assert log.log_end == 5
+
+
+def test_a_truncation_inside_a_batch_ends_the_log_before_it_now_and_after_a_restart() -> None:
+    disk = new_disk()
+    log = open_in(disk, SETTINGS)
+    append(log, batch(b"a", b"b"))
+    append(log, batch(b"c", b"d", b"e"))
+    log.flush(NOW_MS)
+    assert log.truncation_point(4) == 2
+    log.truncate_to(4, NOW_MS)
+    assert (log.log_end, log.recovery_point) == (2, 2)
+    disk.kill()
+    assert open_in(disk, SETTINGS, recovery_point=2).log_end == 2
+
+
+def test_what_was_truncated_does_not_come_back_behind_what_was_written_since() -> None:
+    disk = new_disk()
+    log = open_in(disk, SETTINGS)
+    for number in range(4):
+        append(log, batch(b"%02d" % number), leader_epoch=1)
+    # As if the disk had lost the cut of a truncation to offset 1 and kept the batch that was written there since.
+    other = open_in(new_disk(), SETTINGS)
+    append(other, batch(b"xx"), leader_epoch=1)
+    append(other, batch(b"yy"), leader_epoch=2)
+    new = read_all(other)[1].to_bytes()
+    disk.open(path(0, ".log")).write_at(SIZE, [new])
+    disk.kill()
+    log = open_in(disk, SETTINGS)
+    assert [(found.base_offset, found.leader_epoch) for found in read_all(log)] == [(0, 1), (1, 2)]
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_producers_are_known_after_all_their_records_were_deleted_and_the_broker_restarted(clean: bool) -> None:
+    disk = new_disk()
+    log = open_in(disk, SETTINGS)
+    for number in range(6):
+        append(log, batch(b"%02d" % number, producer_id=1, epoch=0, sequence=number))
+    log.advance_log_start(6)
+    log.roll(NOW_MS)
+    assert log.delete_old_segments(NOW_MS) == 2
+    if clean:
+        log.close(NOW_MS)
+    else:
+        disk.power_loss()
+    log = open_in(disk, SETTINGS, clean=clean, log_start=6, recovery_point=log.recovery_point)
+    assert append(log, batch(b"05", producer_id=1, epoch=0, sequence=5)).base_offset == 5
+    assert append(log, batch(b"06", producer_id=1, epoch=0, sequence=6)).base_offset == 6

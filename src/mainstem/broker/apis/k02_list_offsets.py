@@ -18,6 +18,7 @@ from mainstem.protocol.messages.k02_list_offsets import (
     ListOffsetsTopicResponse,
 )
 from mainstem.storage.errors import StorageError
+from mainstem.storage.timestamps import TimestampedOffset, TimestampJob
 
 if TYPE_CHECKING:
     from mainstem.broker.app import Broker
@@ -37,7 +38,7 @@ _READ_COMMITTED = 1
 _CONSUMER = -1
 
 
-def handle(broker: "Broker", context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+async def handle(broker: "Broker", context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     seen: dict[tuple[str, int], int] = {}
     for topic in request.topics:
         for wanted in topic.partitions:
@@ -51,7 +52,7 @@ def handle(broker: "Broker", context: RequestContext, request: ListOffsetsReques
                 if seen[topic.name, wanted.partition_index] > 1:
                     raise RemoteError(ErrorCode.INVALID_REQUEST, "a partition is asked for twice")
                 partition = broker.partitions.find(topic.name, wanted.partition_index)
-                answers.append(_find(partition, wanted, request, context.api_version))
+                answers.append(await _find(broker, partition, wanted, request, context.api_version))
             except (RemoteError, StorageError) as error:
                 answers.append(
                     ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=error.code)
@@ -60,8 +61,8 @@ def handle(broker: "Broker", context: RequestContext, request: ListOffsetsReques
     return ListOffsetsResponse(topics=topics)
 
 
-def _find(
-    partition: Partition, wanted: ListOffsetsPartition, request: ListOffsetsRequest, version: int
+async def _find(
+    broker: "Broker", partition: Partition, wanted: ListOffsetsPartition, request: ListOffsetsRequest, version: int
 ) -> ListOffsetsPartitionResponse:
     timestamp = wanted.timestamp
     if timestamp < 0 and (timestamp < _EARLIEST_PENDING_UPLOAD or version < _SINCE.get(timestamp, 1)):
@@ -84,11 +85,24 @@ def _find(
         case -5 | -6:  # tiered
             pass
         case _:
-            found = (
-                log.max_timestamp() if timestamp == _MAX_TIMESTAMP else log.offset_for_timestamp(timestamp, upper_bound)
-            )
+            if timestamp == _MAX_TIMESTAMP:
+                found = log.max_timestamp()
+            else:
+                found = await _find_timestamp(broker, partition, timestamp, upper_bound)
             if found is not None and found.offset < upper_bound:
                 answer.offset = found.offset
                 answer.timestamp = found.timestamp
                 answer.leader_epoch = found.leader_epoch
     return answer
+
+
+async def _find_timestamp(
+    broker: "Broker", partition: Partition, timestamp: int, upper_bound: int
+) -> TimestampedOffset | None:
+    """Looks through segments in a thread: the lookup reads indexes and opens a batch."""
+    log = partition.log
+    step: TimestampJob | TimestampedOffset | None = log.begin_find(timestamp, upper_bound)
+    while isinstance(step, TimestampJob):
+        await broker.loop.run_in_executor(None, step.run)
+        step = log.finish_find(step)
+    return step

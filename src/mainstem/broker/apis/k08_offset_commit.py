@@ -28,25 +28,31 @@ _TOPIC_IDS_SINCE = 10
 
 
 class _Answers:
-    """The response, in which each topic stands once: first what was refused here, then what the group says."""
+    """The response: first what was refused here, then what the group says, each topic once.
+
+    As in Kafka, a topic that a request names twice stays twice when nothing was refused.
+    """
 
     def __init__(self) -> None:
-        self.topics: dict[tuple[str, bytes], OffsetCommitResponseTopic] = {}
+        self.topics: dict[tuple[str, bytes, int], OffsetCommitResponseTopic] = {}
+        self.refused = False
 
-    def add(self, name: str, topic_id: bytes, partition: int, code: ErrorCode) -> None:
-        topic = self.topics.get((name, topic_id))
+    def add(self, name: str, topic_id: bytes, entry: int, partition: int, code: ErrorCode) -> None:
+        key = (name, topic_id, 0 if self.refused else entry)
+        topic = self.topics.get(key)
         if topic is None:
-            topic = OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=[])
-            self.topics[name, topic_id] = topic
+            topic = self.topics[key] = OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=[])
         topic.partitions.append(OffsetCommitResponsePartition(partition_index=partition, error_code=code))
 
 
 async def handle(broker: "Broker", context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
     by_id = context.api_version >= _TOPIC_IDS_SINCE
     answers = _Answers()
+    entries: list[int] = []
     offsets: list[NewOffset] = []
-    for topic in request.topics:
+    for entry, topic in enumerate(request.topics):
         _sort(broker, topic, by_id, answers, offsets)
+        entries += [entry] * (len(offsets) - len(entries))
     if offsets:
         by = CommitBy(
             request.group_id,
@@ -60,8 +66,8 @@ async def handle(broker: "Broker", context: RequestContext, request: OffsetCommi
             codes = await broker.groups.commit_offsets(by, offsets)
         except RemoteError as error:
             codes = [error.code] * len(offsets)
-        for new, code in zip(offsets, codes, strict=True):
-            answers.add(new.topic, new.topic_id, new.partition, code)
+        for new, entry, code in zip(offsets, entries, codes, strict=True):
+            answers.add(new.topic, new.topic_id, entry, new.partition, code)
     return OffsetCommitResponse(topics=list(answers.topics.values()))
 
 
@@ -73,12 +79,7 @@ def _sort(
     known = image.topics_by_id.get(topic.topic_id) if by_id else image.topics.get(topic.name)
     for partition in topic.partitions:
         index = partition.partition_index
-        if known is None:
-            code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            answers.add(topic.name, topic.topic_id, index, code)
-        elif index not in known.partitions:
-            answers.add(known.name, known.topic_id, index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        else:
+        if known is not None and index in known.partitions:
             offsets.append(
                 NewOffset(
                     known.name,
@@ -89,3 +90,10 @@ def _sort(
                     partition.committed_metadata,
                 )
             )
+            continue
+        answers.refused = True
+        if known is not None:
+            answers.add(known.name, known.topic_id, 0, index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        else:
+            code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            answers.add(topic.name, topic.topic_id, 0, index, code)

@@ -334,7 +334,7 @@ class Shard(Generic[M]):
         self._unavailable = None
         # What was read may not be committed yet: nobody is told of it before it is.
         self._await_commit(_Waiting(None), position)
-        log.info(
+        log.debug(
             "loaded a coordinator",
             extra={
                 "coordinator": self.name,

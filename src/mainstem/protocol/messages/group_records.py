@@ -113,7 +113,7 @@ class ConsumerGroupMemberMetadataValue(Message, api_key=5, versions="0", flexibl
     subscribed_topic_regex: Str | None = field("0+")
     rebalance_timeout_ms: Int32 = field("0+", default=-1)
     server_assignor: Str | None = field("0+")
-    # Kafka gives no name to this default in its schema, which leaves the empty one: null is written out.
+    # Kafka's schema says null, but not as a string, which leaves the empty default: null is written out.
     classic_member_metadata: ClassicMemberMetadata | None = field("0+", default_factory=ClassicMemberMetadata, tag=0)
 
 
@@ -148,7 +148,7 @@ class ConsumerGroupCurrentMemberAssignmentKey(Message, api_key=8, versions="0", 
 class TopicPartitions(Struct):
     topic_id: Uuid = field("0+")
     partitions: list[Int32] = field("0+")
-    # Kafka gives no name to this default in its schema, which leaves the empty one: null is written out.
+    # Kafka's schema says null, but not as a string, which leaves the empty default: null is written out.
     assignment_epochs: list[Int32] | None = field("0+", default_factory=list, tag=0)
 
 

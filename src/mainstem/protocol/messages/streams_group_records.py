@@ -18,7 +18,7 @@ class StreamsGroupMetadataValue(Message, api_key=17, versions="0", flexible="0+"
     epoch: Int32 = field("0+")
     metadata_hash: Int64 = field("0+")
     validated_topology_epoch: Int32 = field("0+", default=-1, tag=0)
-    # Kafka gives no name to this default in its schema, which leaves the empty one: null is written out.
+    # Kafka's schema says null, but not as a string, which leaves the empty default: null is written out.
     last_assignment_configs: list[LastAssignmentConfig] | None = field("0+", default_factory=list, tag=1)
 
 
@@ -82,7 +82,7 @@ class StreamsGroupCurrentMemberAssignmentKey(Message, api_key=22, versions="0", 
 class StreamsGroupCurrentMemberAssignmentTaskIds(Struct):
     subtopology_id: Str = field("0+")
     partitions: list[Int32] = field("0+")
-    # Kafka gives no name to this default in its schema, which leaves the empty one: null is written out.
+    # Kafka's schema says null, but not as a string, which leaves the empty default: null is written out.
     assignment_epochs: list[Int32] | None = field("0+", default_factory=list, tag=0)
 
 

@@ -79,7 +79,8 @@ class Harness:
         self.held: list[Outcome] | None = None
         """Outcomes written and not yet committed, while commits are held back."""
         self._ids = itertools.count(1)
-        self._states: dict[str, tuple[ClassicGroup, object]] = {}
+        self._replayed = GroupStore()
+        self._replayed_to = 0
         for record in self.log:
             self.machine.replay(record.key, record.value)
         self.machine.keep()
@@ -87,7 +88,9 @@ class Harness:
 
     def restart(self) -> Harness:
         """Another coordinator takes over with nothing but the log."""
-        return Harness(list(self.log), self.now_ms, **self.settings)
+        other = Harness(list(self.log), self.now_ms, **self.settings)
+        other._ids = self._ids
+        return other
 
     # What the runtime does
 
@@ -216,6 +219,8 @@ class Harness:
         )
         self.take(self.machine.leave(answer, request, self.now_ms))
         response = answer.response
+        if isinstance(response, ErrorCode):
+            return [response] * len(members)
         assert isinstance(response, LeaveGroupResponse)
         return [ErrorCode(m.error_code) for m in response.members]
 
@@ -318,10 +323,11 @@ class Harness:
 
     def check(self) -> None:
         """G5 and G6, and that the books of each group agree, after any step."""
-        replayed = GroupStore()
-        for record in self.log:
-            replayed.replay(record.key, record.value)
-        assert snapshot(self.machine.store) == snapshot(replayed), "live state is not what the log says"
+        for record in self.log[self._replayed_to :]:
+            self._replayed.replay(record.key, record.value)
+        self._replayed.keep()
+        self._replayed_to = len(self.log)
+        assert snapshot(self.machine.store) == snapshot(self._replayed), "live state is not what the log says"
         for group in self.machine.groups.values():
             self._check_group(group)
 

@@ -1,0 +1,238 @@
+"""From Produce to Fetch over the wire, on a whole node in this process."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from mainstem.broker.app import Broker
+from mainstem.protocol.batch import BatchView, iterate_batches
+from mainstem.protocol.errors import ErrorCode
+from mainstem.protocol.messages.k00_produce import ProduceResponse
+from mainstem.protocol.messages.k01_fetch import FetchResponse
+from mainstem.protocol.messages.k02_list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from mainstem.protocol.records import iterate_records
+from tests.support.raw import Peer, batch_of, connect, fetch_request, produce_request, run_with_node, start_node
+
+
+def values_in(records: bytes | None) -> list[bytes | None]:
+    data = records or b""
+    return [record.value for batch in iterate_batches(data, 0, len(data)) for record in iterate_records(batch)]
+
+
+def test_what_was_produced_is_fetched(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("orders")
+        first = await peer.produce("orders", b"a", b"b")
+        second = await peer.produce("orders", b"c", acks=1)
+        assert (first.error_code, first.base_offset, second.base_offset) == (0, 0, 2)
+        found = await peer.fetch("orders", 0)
+        assert (found.error_code, found.high_watermark, found.last_stable_offset) == (0, 3, 3)
+        assert values_in(found.records) == [b"a", b"b", b"c"]
+
+    run_with_node(tmp_path, scenario)
+
+
+def test_a_fetch_inside_a_batch_gets_the_whole_batch(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("orders")
+        await peer.produce("orders", b"a", b"b", b"c")
+        found = await peer.fetch("orders", 1)
+        assert values_in(found.records) == [b"a", b"b", b"c"]
+
+    run_with_node(tmp_path, scenario)
+
+
+def test_fetching_outside_the_log_is_out_of_range_and_at_its_end_is_empty(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("orders")
+        await peer.produce("orders", b"a")
+        at_end = await peer.fetch("orders", 1)
+        assert (at_end.error_code, at_end.records, at_end.high_watermark) == (0, b"", 1)
+        assert (await peer.fetch("orders", 2)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        assert (await peer.fetch("nowhere", 0)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    run_with_node(tmp_path, scenario)
+
+
+def test_a_long_poll_is_answered_when_data_comes_and_not_before(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("orders")
+        reader = await connect(node)
+        waiting = asyncio.ensure_future(reader.fetch("orders", 0, max_wait_ms=20_000))
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        await peer.produce("orders", b"a")
+        assert values_in((await asyncio.wait_for(waiting, 2)).records) == [b"a"]
+        reader.close()
+
+    run_with_node(tmp_path, scenario)
+
+
+def test_a_long_poll_waits_for_min_bytes_and_gives_what_there_is_at_its_end(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("orders")
+        reader = await connect(node)
+        waiting = asyncio.ensure_future(reader.fetch("orders", 0, max_wait_ms=20_000, min_bytes=300))
+        await peer.produce("orders", bytes(100))
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        await peer.produce("orders", bytes(100))
+        assert len(values_in((await asyncio.wait_for(waiting, 2)).records)) == 2
+        late = await reader.fetch("orders", 1, max_wait_ms=50, min_bytes=100_000)
+        assert len(values_in(late.records)) == 1
+        reader.close()
+
+    run_with_node(tmp_path, scenario)
+
+
+def test_a_session_tells_only_what_changed(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("orders")
+        await peer.produce("orders", b"a")
+        opened = await peer.ask(fetch_request("orders", 0, session_epoch=0), 12, FetchResponse)
+        assert opened.session_id > 0
+        assert values_in(opened.responses[0].partitions[0].records) == [b"a"]
+        moved = fetch_request("orders", 1, session_id=opened.session_id, session_epoch=1)
+        quiet = await peer.ask(moved, 12, FetchResponse)
+        assert (quiet.session_id, quiet.responses) == (opened.session_id, [])
+        await peer.produce("orders", b"b")
+        nothing_new = fetch_request("orders", 1, session_id=opened.session_id, session_epoch=2)
+        nothing_new.topics = []
+        news = await peer.ask(nothing_new, 12, FetchResponse)
+        assert values_in(news.responses[0].partitions[0].records) == [b"b"]
+        stale = fetch_request("orders", 1, session_id=opened.session_id, session_epoch=2)
+        assert (await peer.ask(stale, 12, FetchResponse)).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        unknown = fetch_request("orders", 1, session_id=12345, session_epoch=2)
+        assert (await peer.ask(unknown, 12, FetchResponse)).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+    run_with_node(tmp_path, scenario)
+
+
+@pytest.mark.parametrize(
+    ("records", "code"),
+    [
+        (b"", ErrorCode.INVALID_RECORD),
+        (None, ErrorCode.INVALID_RECORD),
+        (batch_of(b"a") + batch_of(b"b"), ErrorCode.INVALID_RECORD),
+        (batch_of(b"a")[:-1] + b"!", ErrorCode.CORRUPT_MESSAGE),
+        (batch_of(bytes(2 << 20)), ErrorCode.MESSAGE_TOO_LARGE),
+    ],
+    ids=["empty", "null", "two batches", "bad crc", "too large"],
+)
+def test_a_bad_batch_gets_kafkas_error_and_changes_nothing(
+    tmp_path: Path, records: bytes | None, code: ErrorCode
+) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("orders")
+        answer = await peer.ask(produce_request("orders", records), 9, ProduceResponse)
+        assert answer.responses[0].partition_responses[0].error_code == code
+        assert (await peer.produce("orders", b"fine")).base_offset == 0
+
+    run_with_node(tmp_path, scenario)
+
+
+def test_acks_zero_has_no_answer_and_an_error_ends_the_connection(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("orders")
+        peer.send(produce_request("orders", batch_of(b"a"), acks=0), 9)
+        assert values_in((await peer.fetch("orders", 0)).records) == [b"a"]
+        peer.send(produce_request("nowhere", batch_of(b"a"), acks=0), 9)
+        assert await peer.reader.read() == b""
+
+    run_with_node(tmp_path, scenario)
+
+
+def test_a_wrong_leader_epoch_is_fenced_or_unknown(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("orders")
+        partition = node.partitions.find("orders", 0)
+        assert partition.leader is not None
+        epoch = partition.leader.epoch
+        assert (await peer.fetch("orders", 0, leader_epoch=epoch)).error_code == 0
+        assert (await peer.fetch("orders", 0, leader_epoch=epoch + 1)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+        partition.lead(1, epoch + 1, (1,), (1,), 1)
+        assert (await peer.fetch("orders", 0, leader_epoch=epoch)).error_code == ErrorCode.FENCED_LEADER_EPOCH
+
+    run_with_node(tmp_path, scenario)
+
+
+def test_offsets_are_found_by_kind_and_by_time(tmp_path: Path) -> None:
+    async def ask(peer: Peer, timestamp: int) -> tuple[int, int]:
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            topics=[
+                ListOffsetsTopic(
+                    name="orders", partitions=[ListOffsetsPartition(partition_index=0, timestamp=timestamp)]
+                )
+            ],
+        )
+        found = (await peer.ask(request, 10, ListOffsetsResponse)).topics[0].partitions[0]
+        assert found.error_code == 0
+        return found.offset, found.timestamp
+
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("orders")
+        for at in (1000, 3000, 2000):
+            await peer.produce("orders", b"x", timestamp=at)
+        assert await ask(peer, -1) == (3, -1)
+        assert await ask(peer, -2) == (0, -1)
+        assert await ask(peer, -3) == (1, 3000)
+        assert await ask(peer, -4) == (0, -1)
+        assert await ask(peer, -5) == (-1, -1)
+        assert await ask(peer, 1500) == (1, 3000)
+        assert await ask(peer, 3001) == (-1, -1)
+
+    run_with_node(tmp_path, scenario)
+
+
+def test_everything_acknowledged_is_there_after_a_clean_restart_in_a_new_leader_epoch(tmp_path: Path) -> None:
+    async def run() -> None:
+        epochs = []
+        for turn in range(3):
+            node = await start_node(tmp_path)
+            peer = await connect(node)
+            await peer.ensure_topic("orders")
+            assert (await peer.produce("orders", str(turn).encode())).base_offset == turn
+            found = await peer.fetch("orders", 0)
+            assert values_in(found.records) == [str(each).encode() for each in range(turn + 1)]
+            data = found.records or b""
+            last = list(iterate_batches(data, 0, len(data)))[-1]
+            epochs.append(last.leader_epoch)
+            peer.close()
+            await node.stop()
+        assert epochs == sorted(set(epochs))
+
+    asyncio.run(asyncio.wait_for(run(), 60))
+
+
+def test_with_flush_messages_1_nothing_is_visible_before_it_is_durable(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("orders")
+        log = node.partitions.find("orders", 0).log
+        for count in range(20):
+            answer = await peer.produce("orders", b"x")
+            assert answer.base_offset == count
+            assert log.recovery_point == log.high_watermark == count + 1
+
+    run_with_node(tmp_path, scenario, log_flush_interval_messages="1")
+
+
+def test_pipelined_produces_keep_their_order(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("orders")
+        for count in range(100):
+            peer.send(produce_request("orders", batch_of(str(count).encode())), 9)
+        for count in range(100):
+            answer = await peer.receive(ProduceResponse, 9)
+            assert answer.responses[0].partition_responses[0].base_offset == count
+        found = await peer.fetch("orders", 0)
+        assert values_in(found.records) == [str(count).encode() for count in range(100)]
+        assert BatchView(found.records or b"", 0).base_offset == 0
+
+    run_with_node(tmp_path, scenario)

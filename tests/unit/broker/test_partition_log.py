@@ -1,0 +1,67 @@
+"""A group coordinator on a real partition: what it appends is in the log's files and is read back from them."""
+
+from __future__ import annotations
+
+import asyncio
+
+from mainstem.broker.drivers.coordinator import CoordinatorRuntime, PartitionLog
+from mainstem.broker.partition import Partition
+from mainstem.core.group.config import GroupConfig
+from mainstem.core.group.machine import GroupMachine
+from mainstem.core.group.offsets import CommitBy, NewOffset
+from mainstem.protocol.errors import ErrorCode, RemoteError
+from mainstem.protocol.primitives import ZERO_UUID
+from mainstem.storage.errors import StorageError
+from tests.support.logs import config, new_disk, open_in
+
+from .coordinating import ManualClock
+
+
+def never_fails(partition: Partition, error: StorageError) -> None:
+    raise AssertionError(error)
+
+
+def test_offsets_are_written_to_the_partition_and_loaded_from_it() -> None:
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        clock = ManualClock()
+        log = open_in(new_disk(), config(segment_bytes=2000, cleanup_policy="compact"), high_watermark=0)
+        partition = Partition(loop, clock, "__consumer_offsets", bytes(16), 0, log, never_fails)
+
+        def commit(runtime: CoordinatorRuntime[GroupMachine], group: str, offset: int) -> asyncio.Future[object]:
+            by = CommitBy(group, -1, "", None, 9)
+            new = [NewOffset("t", ZERO_UUID, 0, offset, -1, "")]
+            return runtime.shard(0).ask(lambda machine, ticket, now: machine.commit_offsets(ticket, by, new, now))
+
+        async def lead(epoch: int) -> CoordinatorRuntime[GroupMachine]:
+            partition.lead(1, epoch, (1,), (1,), 1)
+            runtime: CoordinatorRuntime[GroupMachine] = CoordinatorRuntime(
+                loop, clock, "__consumer_offsets", lambda: GroupMachine(GroupConfig())
+            )
+            runtime.elected(0, epoch, PartitionLog(loop, partition))
+            while runtime.shard(0).is_loading:
+                await asyncio.sleep(0.001)
+            return runtime
+
+        first = await lead(0)
+        for number in range(50):
+            assert await commit(first, f"g{number % 7}", number) == [ErrorCode.NONE]
+        assert log.log_end == log.high_watermark == 50
+        assert len(log.segments) > 1
+        partition.resign()
+        refused = commit(first, "g0", 99)
+        code = None
+        try:
+            await refused
+        except RemoteError as error:
+            code = error.code
+        assert code is ErrorCode.NOT_COORDINATOR
+        first.close()
+        second = await lead(1)
+        store = second.shard(0).machine.store
+        assert {group: held["t", 0].offset for group, held in store.offsets.items()} == {
+            f"g{number % 7}": number for number in range(43, 50)
+        }
+        second.close()
+
+    asyncio.run(asyncio.wait_for(story(), 20))
