@@ -191,11 +191,14 @@ class Cleaning:
         self._scan = None
         target = self._target
         self._target = None
-        if target is not None:
-            if self.log.failure is None:
+        if target is None:
+            return
+        target.discard()
+        if self.log.failure is None:
+            try:
                 target.remove_files()
-            else:
-                target.discard()
+            except OSError as error:
+                self.log.fail(error)
 
     def _pin(self, ref: FileRef) -> File:
         file = ref.pin()
