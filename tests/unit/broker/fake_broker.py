@@ -94,6 +94,9 @@ class FakeBroker:
     def as_broker(self) -> Broker:
         return cast(Broker, self)
 
+    async def caught_up(self) -> None:
+        """What the fake controller answers is followed by nobody."""
+
     async def start(self) -> None:
         await self.partitions.load(self.image)
         endpoint = BrokerEndpoint(name="PLAINTEXT", host="127.0.0.1", port=19092, security_protocol=0)
