@@ -323,8 +323,8 @@ class Cleaning:
                 return self._step_cleaning(bytes_max, records_max)
             if self._phase == _SYNCING:
                 return self._step_syncing()
-        except StorageError as error:
-            self.failure = str(error)
+        except StorageError as broken:
+            self.failure = str(broken)
         except OSError as error:
             self._error = error
         return False
