@@ -70,8 +70,8 @@ class Cleaner:
                 log.config,
                 now_ms,
             )
-        except StorageError as error:
-            self.uncleanable[partition] = str(error)
+        except StorageError as broken:
+            self.uncleanable[partition] = str(broken)
             return None
         except OSError as error:
             log.fail(error)

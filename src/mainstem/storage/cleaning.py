@@ -166,12 +166,12 @@ class Cleaning:
             failure = self.log.fail(error)
             self.abort()
             raise failure from error
-        except StorageError as error:
+        except StorageError as broken:
             if self.log.failure is not None:
                 self.abort()
                 raise
             # An index or a header that cannot be: found while a segment was looked up.
-            self.failure = str(error)
+            self.failure = str(broken)
             self._unpin()
             self._end()
         return self._phase != _OVER
