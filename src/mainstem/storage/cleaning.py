@@ -168,12 +168,12 @@ class Cleaning:
             failure = self.log.fail(error)
             self.abort()
             raise failure from error
-        except StorageError as error:
+        except StorageError as damage:
             if self.log.failure is not None:
                 self.abort()
                 raise
             # An index or a header that cannot be: found while a segment was looked up.
-            self.failure = str(error)
+            self.failure = str(damage)
             self._unpin()
             self._end()
         return self._phase != _OVER
@@ -327,8 +327,8 @@ class Cleaning:
                 return self._step_cleaning(bytes_max, records_max)
             if self._phase == _SYNCING:
                 return self._step_syncing()
-        except StorageError as error:
-            self.failure = str(error)
+        except StorageError as damage:
+            self.failure = str(damage)
         except OSError as error:
             self._error = error
         return False
