@@ -70,8 +70,8 @@ class Cleaner:
                 log.config,
                 now_ms,
             )
-        except StorageError as broken:
-            self.uncleanable[partition] = str(broken)
+        except StorageError as damage:
+            self.uncleanable[partition] = str(damage)
             return None
         except OSError as error:
             log.fail(error)
