@@ -128,7 +128,10 @@ def delete_topic(r: dict[str, Any]) -> None:
 
 
 def alter_topic_config(r: dict[str, Any]) -> None:
-    admin().alter_configs([ConfigResource(ConfigResourceType.TOPIC, r["topic"], configs=r["configs"])])
+    done = admin().alter_configs([ConfigResource(ConfigResourceType.TOPIC, r["topic"], configs=r["configs"])])
+    outcome = done["topic"][r["topic"]]
+    if isinstance(outcome, Exception) or "Error" in str(outcome):
+        raise RuntimeError(str(outcome))
 
 
 def describe_topic_config(r: dict[str, Any]) -> dict[str, Any]:

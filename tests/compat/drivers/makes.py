@@ -119,8 +119,10 @@ def _aiokafka() -> Make:
 
 
 MAKES: dict[str, Callable[[], Make]] = {
-    "confluent-kafka": lambda: _python("confluent-kafka", "confluent"),
-    "kafka-python": lambda: _python("kafka-python", "kafka_python"),
+    "confluent-kafka": lambda: _python(
+        "confluent-kafka", "confluent", sticky="librdkafka has no eager sticky assignor"
+    ),
+    "kafka-python": lambda: _python("kafka-python", "kafka_python", null_headers="kafka-python has no null headers"),
     "aiokafka": _aiokafka,
     "java-3.9": lambda: _java("java-3.9"),
     "java-4.3": lambda: _java("java-4.3"),

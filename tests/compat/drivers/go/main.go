@@ -129,7 +129,7 @@ func (d *driver) produce(ctx context.Context, r *request) (any, error) {
 				return len(one.Key) % count
 			}
 		})),
-		kgo.ProducerLinger(20 * time.Millisecond), kgo.RecordDeliveryTimeout(20 * time.Second),
+		kgo.ProducerLinger(20 * time.Millisecond),
 	}
 	if !r.Idempotent {
 		options = append(options, kgo.DisableIdempotentWrite())
