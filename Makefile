@@ -12,12 +12,14 @@ help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
 
 $(VENV)/.ready: pyproject.toml
+	@echo "Setting up .venv with what building and testing need (once, a minute or two) ..."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q --upgrade pip
 	MAINSTEM_COMPILE=0 $(BIN)/pip install -q -e '.[dev]'
 	@touch $@
 
 build/compiled/.ready: $(VENV)/.ready setup.py $(SOURCES)
+	@echo "Compiling the hot modules with mypyc (a minute or two after a change) ..."
 	MAINSTEM_COMPILE=auto $(BIN)/python setup.py -q build --build-lib build/compiled
 	@touch $@
 

@@ -13,6 +13,7 @@ from setuptools import setup
 # One list, and nothing else decides what is compiled. A module belongs here when it runs per batch or per record.
 COMPILED = [
     "src/mainstem/core/log/append_result.py",
+    "src/mainstem/core/log/compaction.py",
     "src/mainstem/core/log/epochs.py",
     "src/mainstem/core/log/producers.py",
     "src/mainstem/core/log/validation.py",
@@ -28,6 +29,10 @@ COMPILED = [
     "src/mainstem/protocol/produce.py",
     "src/mainstem/protocol/records.py",
     "src/mainstem/protocol/varint.py",
+    "src/mainstem/storage/batch_filter.py",
+    "src/mainstem/storage/cleaner.py",
+    "src/mainstem/storage/cleaning.py",
+    "src/mainstem/storage/cleaning_map.py",
     "src/mainstem/storage/duplicates.py",
     "src/mainstem/storage/errors.py",
     "src/mainstem/storage/flushing.py",
@@ -47,6 +52,7 @@ COMPILED = [
     "src/mainstem/storage/segment.py",
     "src/mainstem/storage/segments.py",
     "src/mainstem/storage/snapshot.py",
+    "src/mainstem/storage/swapping.py",
     "src/mainstem/storage/time_index.py",
     "src/mainstem/storage/timestamps.py",
     "src/mainstem/storage/txn_index.py",

@@ -61,7 +61,7 @@ class MetadataNode:
         fs: FileSystem,
         directory: str,
         *,
-        seed: int = 1,
+        seed: int | None = None,
         carry: Carry = carry_directly,
         **settings: str,
     ) -> None:
@@ -94,7 +94,7 @@ class MetadataNode:
             None,
             take_marker(fs, directory).broker_epoch,
         )
-        self.lifecycle = BrokerLifecycle(loop, self.rng, self.channel, identity, lambda: self.quorum.published_end - 1)
+        self.lifecycle = BrokerLifecycle(loop, self.rng, self.channel, identity, lambda: self.quorum.followed_end - 1)
 
     @property
     def image(self) -> ClusterImage:

@@ -13,6 +13,7 @@ from random import Random
 from mainstem.broker.apis import served
 from mainstem.broker.clock import Clock
 from mainstem.broker.config import BrokerConfig, Endpoint
+from mainstem.broker.drivers.compaction import Compaction
 from mainstem.broker.drivers.controller import (
     ActiveController,
     Carry,
@@ -26,6 +27,7 @@ from mainstem.broker.drivers.quorum import MetadataQuorum, QuorumSettings
 from mainstem.broker.features import Features
 from mainstem.broker.fetch_sessions import FetchSessions
 from mainstem.broker.housekeeping import Housekeeping
+from mainstem.broker.log_moves import LogMoves
 from mainstem.broker.partitions import Partitions
 from mainstem.broker.producer_ids import ProducerIds
 from mainstem.broker.router import Router
@@ -102,8 +104,10 @@ class Broker:
         self._lifecycle: BrokerLifecycle | None = None
         self.topic_creation = TopicCreation(self)
         self.producer_ids = ProducerIds(self)
+        self.log_moves = LogMoves(self)
         self.housekeeping = Housekeeping(loop, clock, config, self.partitions)
-        self.metadata_listeners: list[MetadataListener] = [self.groups.follow]
+        self.compaction = Compaction(loop, clock, config, self.partitions)
+        self.metadata_listeners: list[MetadataListener] = [self.groups.follow, self.compaction.follow]
         """Told of each change, in order, after the partitions have followed it."""
         self.groups = Groups(self)
         self.metadata_listeners.append(self.groups.follow)
@@ -143,6 +147,8 @@ class Broker:
         await self._lifecycle.unfence()
         await self.serve()
         self.housekeeping.start()
+        self.compaction.start()
+        self.log_moves.resume()
         log.info(
             "serving",
             extra={
@@ -159,10 +165,12 @@ class Broker:
             await self._lifecycle.shut_down()
         self.close_listeners()
         self.groups.close()
+        await self.compaction.stop()
         await self.housekeeping.stop()
+        await self.log_moves.stop()
         self._controller.stop()
         await self._quorum.stop()
-        self.partitions.close(self.broker_epoch)
+        await self.partitions.close(self.broker_epoch)
 
     # Metadata
 

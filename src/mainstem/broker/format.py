@@ -20,9 +20,9 @@ from mainstem.core.controller import versions
 from mainstem.core.controller.features import DEFAULT_FEATURES
 from mainstem.core.raft.quorum import KRAFT_VERSION, one_voter
 from mainstem.protocol.messages.metadata_records import FeatureLevelRecord
+from mainstem.protocol.uuids import METADATA_TOPIC_ID, random_uuid, uuid_to_text
 from mainstem.storage.checkpoint import parent_of
 from mainstem.storage.fs import FileSystem
-from mainstem.storage.ids import METADATA_TOPIC_ID, id_to_text, random_id
 from mainstem.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 from mainstem.storage.metadata_snapshot import BOOTSTRAP, Snapshot, SnapshotId, encode_snapshot, write_snapshot
 from mainstem.storage.partition_metadata import write_topic_id
@@ -49,7 +49,7 @@ def format_directories(
     paths = list(dict.fromkeys([*config.log_dirs, config.metadata_dir]))
     found = {path: read_meta_properties(fs, path) for path in paths if fs.exists(path)}
     existing = {path: meta for path, meta in found.items() if meta is not None}
-    wanted = cluster_id or next((meta.cluster_id for meta in existing.values()), id_to_text(random_id(rng)))
+    wanted = cluster_id or next((meta.cluster_id for meta in existing.values()), uuid_to_text(random_uuid(rng)))
     for path, meta in existing.items():
         if not ignore_formatted:
             raise ValueError(f"{path} is formatted already, for node {meta.node_id} of cluster {meta.cluster_id}")
@@ -60,7 +60,7 @@ def format_directories(
             )
     fresh = [path for path in paths if path not in existing]
     for path in fresh:
-        _format(fs, path, config, MetaProperties(wanted, config.node_id, random_id(rng)), now_ms, features)
+        _format(fs, path, config, MetaProperties(wanted, config.node_id, random_uuid(rng)), now_ms, features)
     return Formatted(wanted, tuple(fresh))
 
 

@@ -63,7 +63,7 @@ class Partition:
         self._on_failure = on_failure
         self._committing: list[tuple[int, int, Committed]] = []
         self._order = 0
-        self._flushing = False
+        self._flushing: asyncio.Future[None] | None = None
         self._moved = False
 
     def __repr__(self) -> str:
@@ -194,6 +194,17 @@ class Partition:
             self._advance(leader.high_watermark)
             self.notify()
 
+    def replace_log(self, log: Log) -> None:
+        """The same records in another directory."""
+        assert log.log_end == self.log.log_end, f"{self} ends at {self.log.log_end}, its copy at {log.log_end}"
+        self.log = log
+        if self.leader is not None:
+            log.assign_epoch(self.leader.epoch)
+
+    @property
+    def is_flushing(self) -> bool:
+        return self._flushing is not None
+
     # Making durable
 
     def flush_if_due(self) -> None:
@@ -202,18 +213,23 @@ class Partition:
             self._flush()
 
     def _flush(self, rolled_only: bool = False) -> None:
-        if self._flushing or self.log.failure is not None:
+        if self._flushing is not None or self.log.failure is not None:
             return
         try:
             job = self.log.begin_flush(self._clock.wall_ms(), rolled_only)
         except StorageError as error:
             self._failed(error)
             return
-        self._flushing = True
-        self._loop.run_in_executor(None, job.run).add_done_callback(lambda future: self._flushed(job))
+        self._flushing = self._loop.run_in_executor(None, job.run)
+        self._flushing.add_done_callback(lambda future: self._flushed(job))
+
+    async def settle(self) -> None:
+        """Returns when no thread works on the log any more. After `resign`: nothing new begins then."""
+        while self._flushing is not None:
+            await asyncio.wait([self._flushing])
 
     def _flushed(self, job: FlushJob) -> None:
-        self._flushing = False
+        self._flushing = None
         log = self.log
         if log.is_closed:
             job.finish()
@@ -228,8 +244,9 @@ class Partition:
             # More came meanwhile: it waits for a flush of its own, what is durable now does not.
             if leader is not None and leader.wrote(log.recovery_point):
                 self._advance(leader.high_watermark)
-            self._flush()
-        else:
+            if leader is not None:
+                self._flush()
+        elif leader is not None:
             self._wrote()
         self.notify()
 

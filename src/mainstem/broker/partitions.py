@@ -51,7 +51,7 @@ class Partitions:
         self._clock = clock
         self._rng = rng
         self._node_id = node_id
-        self._files = OpenFiles(fs, open_files_max)
+        self.open_files = OpenFiles(fs, open_files_max)
         self._defaults = server_defaults(settings)
         self._producer_expiration_ms = producer_expiration_ms
         self._partitions: dict[Key, Partition] = {}
@@ -104,7 +104,7 @@ class Partitions:
 
     def _open(self, place: LogPlace) -> Log:
         return open_log(
-            self._files,
+            self.open_files,
             place.folder,
             self.log_config(place.topic),
             self._clock.wall_ms(),
@@ -121,7 +121,7 @@ class Partitions:
     async def load(self, image: ClusterImage) -> None:
         """Opens every log that is there, in slices, and sets aside what the metadata does not know."""
         self.image = image
-        for count, _ in enumerate(self.dirs.load(self._clock.wall_ms())):
+        for count, _ in enumerate(self.dirs.load(self._clock.wall_ms(), self._assigned_directory)):
             if count % 16 == 15:
                 await asyncio.sleep(0)
         for topic, index in list(self.dirs.logs):
@@ -134,6 +134,10 @@ class Partitions:
                 self.dirs.set_stray(topic, index)
         for (topic, index), reason in self.dirs.failed_logs.items():
             log.error("a log is offline: %s", reason, extra={"partition": f"{topic}-{index}"})
+
+    def _assigned_directory(self, topic: str, index: int) -> bytes | None:
+        state = self.image.partition(topic, index)
+        return state.directory_of(self._node_id) if state is not None and self._node_id in state.replicas else None
 
     # Following the metadata
 
@@ -236,10 +240,13 @@ class Partitions:
 
     # Stop
 
-    def close(self, broker_epoch: int) -> None:
-        """The clean stop. Blocks."""
-        for partition in self:
+    async def close(self, broker_epoch: int) -> None:
+        """The clean stop. Blocks once every thread has let go of the logs."""
+        closing = list(self)
+        for partition in closing:
             partition.resign()
+        for partition in closing:
+            await partition.settle()
         self._partitions.clear()
         self._by_id.clear()
         self.dirs.close(broker_epoch, self._clock.wall_ms())

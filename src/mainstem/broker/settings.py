@@ -1,7 +1,7 @@
 """Every setting that Kafka 4.3's broker knows: name, type, default, and whether it may change while running.
 
 Facts about Kafka, kept as data. A default of None means that there is none. Which settings have an effect here is
-said where they are read, and in docs/configuration.md.
+said by `EFFECTIVE` in `config`.
 """
 
 from typing import Final, NamedTuple

@@ -15,7 +15,8 @@ from operator import attrgetter
 from types import NoneType
 from typing import Annotated, Any, ClassVar, Final, dataclass_transform, get_args, get_origin
 
-from mainstem.protocol.primitives import UUID_BYTES, uuid_to_text
+from mainstem.protocol.primitives import UUID_BYTES
+from mainstem.protocol.uuids import uuid_to_text
 
 
 class Kind:

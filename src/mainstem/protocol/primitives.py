@@ -11,8 +11,6 @@ int32 (arrays, records), -1 for null.
 What a peer sent too short or too long raises RemoteError and nothing else.
 """
 
-import base64
-import binascii
 from typing import Final
 
 from librt.strings import BytesWriter, read_i16_be, read_i32_be, read_i64_be, write_i16_be, write_i32_be
@@ -22,9 +20,6 @@ from mainstem.protocol.errors import ErrorCode, RemoteError
 
 UUID_BYTES: Final = 16
 ZERO_UUID: Final = bytes(16)
-METADATA_TOPIC_ID: Final = bytes(15) + b"\x01"
-"""The topic id of `__cluster_metadata`; Kafka reserves the ids up to 100."""
-
 STRING_BYTES_MAX: Final = 0x7FFF
 
 
@@ -63,22 +58,6 @@ def uvarint(value: i64) -> bytes:
     writer = BytesWriter()
     write_uvarint(writer, value)
     return writer.getvalue()
-
-
-def uuid_to_text(uuid: bytes) -> str:
-    """The 22 characters Kafka shows for a uuid, as in `meta.properties` and `partition.metadata`."""
-    return base64.urlsafe_b64encode(uuid)[:22].decode("ascii")
-
-
-def uuid_from_text(text: str) -> bytes:
-    """The uuid that Kafka shows as `text`; ValueError when no uuid looks like that."""
-    try:
-        uuid = base64.b64decode(text.rstrip("=") + "==", altchars=b"-_", validate=True)
-    except (binascii.Error, UnicodeEncodeError, ValueError):
-        uuid = b""
-    if len(uuid) != UUID_BYTES:
-        raise ValueError(f"{text!r} is not a uuid; one is 22 characters of URL-safe base64")
-    return uuid
 
 
 class Cursor:

@@ -16,9 +16,9 @@ class FlushJob:
     """Order matters: epochs and snapshots first, then data and indexes, then names. After it, everything below
     `offset` survives power loss."""
 
-    def __init__(self, fs: FileSystem, directory: str, offset: i64, generation: i64) -> None:
+    def __init__(self, fs: FileSystem, directory: str, offset: i64, truncations: i64) -> None:
         self.offset: i64 = offset
-        self.generation: i64 = generation
+        self.truncations: i64 = truncations
         self.error: OSError | None = None
         self.epochs_path = ""
         self.epochs_data = b""

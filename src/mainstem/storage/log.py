@@ -38,6 +38,7 @@ from mainstem.storage.replay import replay_producers
 from mainstem.storage.retention import count_below, count_expired, count_over
 from mainstem.storage.segment import Segment
 from mainstem.storage.segments import Segments
+from mainstem.storage.swapping import swap_files
 from mainstem.storage.txn_index import AbortedTransaction
 
 DEFAULT_PRODUCER_EXPIRATION_MS: Final = 86_400_000
@@ -71,6 +72,7 @@ class Log(ReadableLog):
         super().__init__(directory, Segments(segments), epochs, producers, log_start, log_end, high_watermark)
         self.recovery_point: i64 = recovery_point
         self.is_closed = False
+        self.truncations: i64 = 0
         self.last_flush_ms: i64 = now_ms
         self._files = files
         self._fs = files.fs
@@ -322,6 +324,9 @@ class Log(ReadableLog):
             return
         assert base_offset > old.base_offset
         old.become_inactive()
+        if self.recovery_point >= base_offset or self._flush is not None:
+            # No later flush will look at this segment, and recovery will not either.
+            old.sync_indexes()
         self._add_segment(base_offset, now_ms)
         # The state may end before the segment begins, where offsets were skipped.
         self.producers.states.end_offset = max(self.producers.states.end_offset, base_offset)
@@ -440,7 +445,7 @@ class Log(ReadableLog):
         assert self._flush is None, f"{self!r} is being flushed"
         self.last_flush_ms = now_ms
         offset: i64 = self._active.base_offset if rolled_only else self.log_end
-        job = FlushJob(self._fs, self.directory, offset, self._generation)
+        job = FlushJob(self._fs, self.directory, offset, self.truncations)
         if self.epochs.version != self._epochs_written:
             job.epochs_path = self._epochs_path()
             job.epochs_data = format_leader_epochs(self.epochs)
@@ -474,7 +479,7 @@ class Log(ReadableLog):
             raise self.fail(job.error) from job.error
         if job.epochs_version >= 0:
             self._epochs_written = job.epochs_version
-        if job.generation == self._generation and job.offset > self.recovery_point:
+        if job.truncations == self.truncations and job.offset > self.recovery_point:
             self.recovery_point = job.offset
 
     def flush(self, now_ms: i64) -> None:
@@ -516,14 +521,16 @@ class Log(ReadableLog):
 
     def _truncate(self, offset: i64, now_ms: i64) -> None:
         self._generation += 1
+        self.truncations += 1
         kept = [segment for segment in self._segments.all() if segment.base_offset <= offset]
         gone = [segment for segment in self._segments.all() if segment.base_offset > offset]
         for segment in gone:
             self.producers.remove(segment.base_offset)
-        # From the end, so that a crash between two leaves no hole.
+        # From the end and one by one, so that a crash between two leaves no hole.
         gone.reverse()
         for segment in gone:
             segment.remove_files()
+            self._fs.sync_directory(self.directory)
         self._active = kept[-1]
         self._active.truncate_to(offset, now_ms)
         # Or the old batches could come back behind the new ones.
@@ -546,6 +553,7 @@ class Log(ReadableLog):
         self._check_alive()
         try:
             self._generation += 1
+            self.truncations += 1
             gone = self._segments.all()
             gone.reverse()
             for segment in gone:
@@ -599,10 +607,50 @@ class Log(ReadableLog):
             paths += [ref.path for ref in segment.refs()]
             if snapshot:
                 paths.append(snapshot)
+            # Or the next one's renaming could survive a power cut that this one's does not: a hole.
+            self._fs.sync_directory(self.directory)
         self._removals.append(RemovalJob(self._fs, paths, now_ms + self._config.file_delete_delay_ms))
         self._generation += 1
         self.advance_log_start(self._segments.first.base_offset)
         return count
+
+    # -- compaction ----------------------------------------------------------------------------------------------
+
+    def holds(self, segments: list[Segment]) -> bool:
+        """Whether all of them are still in this log, as they were when they were taken from it."""
+        for segment in segments:
+            at: i64 = self._segments.floor(segment.base_offset)
+            if at < 0 or self._segments.at(at) is not segment:
+                return False
+        return True
+
+    def replace_segments(self, old: list[Segment], new: Segment, now_ms: i64) -> None:
+        """Puts `new`, which the cleaner made of `old` and synced, in their place. A few directory syncs long.
+
+        Whoever reads the old files goes on reading them; they are removed by the jobs of `due_removals`.
+        """
+        self._check_alive()
+        assert self.holds(old), f"{old} are not all in {self!r}"
+        assert old[-1] is not self._active
+        try:
+            self.producers.sync()
+            swap_files(self._fs, self.directory, old, new)
+            paths: list[str] = []
+            for segment in old:
+                segment.discard()
+                paths += [ref.path for ref in segment.refs()]
+                if segment.base_offset != new.base_offset:
+                    snapshot = self.producers.mark_deleted(segment.base_offset)
+                    if snapshot:
+                        paths.append(snapshot)
+        except OSError as error:
+            raise self.fail(error) from error
+        segments = self._segments.all()
+        at: i64 = self._segments.floor(old[0].base_offset)
+        segments[at : at + len(old)] = [new]
+        self._segments.replace(segments)
+        self._removals.append(RemovalJob(self._fs, paths, now_ms + self._config.file_delete_delay_ms))
+        self._generation += 1
 
     def due_removals(self, now_ms: i64) -> list[RemovalJob]:
         """The jobs whose time has come; they are the caller's to run, in a thread."""

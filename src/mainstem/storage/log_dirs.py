@@ -13,6 +13,9 @@ checkpoint files, and closes everything at a clean stop. Rules:
   is there or the partition is.
 - The marker of a clean stop is written only where everything in the directory was loaded and closed without an error.
 
+- A partition moves to another directory as a copy under a `-future` name. It takes the partition's place by a rename,
+  when it is complete and durable; then the old folder is set aside. A crash between the two leaves both, equal, and
+  the one that the metadata names is kept. A copy that was not finished is begun anew (`interrupted_moves`).
 - A recovery point on disk is never higher than what is synced. So `lower_recovery_point` comes before a truncation,
   and a partition created under the name of a deleted one first removes what the checkpoint files say about the old
   one.
@@ -32,7 +35,13 @@ from mainstem.storage.clean_shutdown import NO_BROKER_EPOCH
 from mainstem.storage.errors import StorageError
 from mainstem.storage.fs import FileSystem
 from mainstem.storage.log_directory import LogDirectory, open_log_directory
-from mainstem.storage.partition_folder import FolderKind, deleted_folder_name, folder_name, stray_folder_name
+from mainstem.storage.partition_folder import (
+    FolderKind,
+    deleted_folder_name,
+    folder_name,
+    future_folder_name,
+    stray_folder_name,
+)
 from mainstem.storage.partition_metadata import read_topic_id, write_topic_id
 
 
@@ -110,6 +119,24 @@ class Removal:
         self.fs.remove_directory(folder)
 
 
+@dataclass(frozen=True, slots=True)
+class Move(Generic[LogT]):
+    """A partition on its way to another directory."""
+
+    directory: LogDirectory
+    folder: str
+    log: LogT
+
+
+@dataclass(frozen=True, slots=True)
+class Moved(Generic[LogT]):
+    """A partition that has just moved."""
+
+    log: LogT
+    source: LogDirectory
+    old_folder: str
+
+
 class LogDirs(Generic[LogT]):
     def __init__(
         self,
@@ -134,6 +161,9 @@ class LogDirs(Generic[LogT]):
         self.logs: dict[TopicPartition, LogT] = {}
         self.failed_logs: dict[TopicPartition, str] = {}
         """Partitions that could not be opened or failed since, with the reason; their directory is online."""
+        self.moves: dict[TopicPartition, Move[LogT]] = {}
+        self.interrupted_moves: dict[TopicPartition, LogDirectory] = {}
+        """Where partitions were being moved to when the last run ended."""
         self.directories: list[LogDirectory] = []
         self.unusable: dict[str, str] = {}
         """Directories that were offline from the start, with the reason."""
@@ -179,26 +209,42 @@ class LogDirs(Generic[LogT]):
 
     # Start
 
-    def load(self, now_ms: int) -> Iterator[LogPlace]:
-        """Opens every log; what is yielded has just been opened, or has failed and is in `failed_logs`."""
+    def load(
+        self, now_ms: int, assigned: Callable[[str, int], bytes | None] = lambda topic, partition: None
+    ) -> Iterator[LogPlace]:
+        """Opens every log; what is yielded has just been opened, or has failed and is in `failed_logs`.
+
+        `assigned` is the directory that the metadata names for a partition, for one that is in two.
+        """
         for directory in self.directories:
             try:
                 directory.scan()
             except OSError as error:
                 self.take_offline(directory, error)
         for directory in self.online:
-            for key in directory.partitions:
+            for key in list(directory.partitions):
                 other = self._homes.setdefault(key, directory)
                 if other is not directory:
-                    raise ValueError(f"log.dirs: {folder_name(*key)} is in both {other.path} and {directory.path}")
+                    self._settle(key, other, directory, assigned(*key))
             for name, folder in directory.folders.items():
-                if folder.kind is FolderKind.DELETE:
+                if folder.kind in (FolderKind.DELETE, FolderKind.FUTURE):
                     self._removals.append(Removal(self._fs, directory, f"{directory.path}/{name}", now_ms))
+                if folder.kind is FolderKind.FUTURE:
+                    self.interrupted_moves[folder.topic, folder.partition] = directory
         for directory in self.online:
             for (topic, partition), path in list(directory.partitions.items()):
                 if directory.offline is None:
                     yield self._open(directory, topic, partition, path, directory.previous_stop.clean)
         self._loaded = True
+
+    def _settle(self, key: TopicPartition, one: LogDirectory, two: LogDirectory, assigned: bytes | None) -> None:
+        """Keeps one of two folders of a partition, which a move left when it was interrupted at its very end."""
+        if assigned not in (one.directory_id, two.directory_id):
+            raise ValueError(f"log.dirs: {folder_name(*key)} is in both {one.path} and {two.path}")
+        kept, dropped = (one, two) if assigned == one.directory_id else (two, one)
+        self._homes[key] = dropped
+        self.set_stray(*key)
+        self._homes[key] = kept
 
     def _open(self, directory: LogDirectory, topic: str, partition: int, folder: str, clean: bool) -> LogPlace:
         key = (topic, partition)
@@ -279,6 +325,7 @@ class LogDirs(Generic[LogT]):
 
     def _set_aside(self, topic: str, partition: int, name: str) -> tuple[LogDirectory, str]:
         key = (topic, partition)
+        self.cancel_move(topic, partition)
         directory = self._homes[key]
         if directory.offline is not None:
             raise StorageError(directory.path, f"the directory is offline: {directory.offline}")
@@ -295,6 +342,81 @@ class LogDirs(Generic[LogT]):
             raise StorageError(folder, str(error)) from error
         del directory.partitions[key], self._homes[key]
         return directory, folder
+
+    # Moving
+
+    def can_move(self, topic: str, partition: int) -> bool:
+        """Whether the topic's name leaves room for that of a copy."""
+        return future_folder_name(topic, partition, self._rng) is not None
+
+    def begin_move(self, topic: str, partition: int, target: LogDirectory) -> Move[LogT]:
+        """An empty log beside the partition's own, in another directory, to be filled by the caller. Blocks.
+
+        StorageError where that directory is to go offline.
+        """
+        key = (topic, partition)
+        assert key in self.logs, f"{folder_name(topic, partition)} is not open"
+        assert key not in self.moves, f"{folder_name(topic, partition)} is being moved"
+        assert self._homes[key] is not target, f"{folder_name(topic, partition)} is in {target.path}"
+        name = future_folder_name(topic, partition, self._rng)
+        assert name is not None, f"{topic} is too long a name; ask can_move first"
+        topic_id = self.topic_id(topic, partition)
+        folder = f"{target.path}/{name}"
+        try:
+            self._fs.make_directory(folder)
+            if topic_id is not None:
+                write_topic_id(self._fs, folder, topic_id)
+            self._fs.sync_directory(target.path)
+            log = self._open_log(LogPlace(folder, topic, partition, 0, 0, 0, clean=True))
+        except OSError as error:
+            raise StorageError(folder, str(error)) from error
+        self.moves[key] = Move(target, folder, log)
+        return self.moves[key]
+
+    def cancel_move(self, topic: str, partition: int) -> None:
+        """Drops the copy, if there is one."""
+        move = self.moves.pop((topic, partition), None)
+        if move is not None:
+            move.log.abandon()
+            self._removals.append(Removal(self._fs, move.directory, move.folder, 0))
+
+    def finish_move(self, topic: str, partition: int, now_ms: int) -> Moved[LogT]:
+        """The copy takes the partition's place. It must hold all of it, and both must be durable. Blocks.
+
+        StorageError where the new directory is to go offline. The old folder is still there: `leave` sets it aside.
+        """
+        key = (topic, partition)
+        move = self.moves[key]
+        old = self.logs[key]
+        source, target = self._homes[key], move.directory
+        folder = f"{target.path}/{folder_name(topic, partition)}"
+        try:
+            move.log.close(now_ms)
+            self._forget_checkpoints(target, key)
+            self._fs.rename(move.folder, folder)
+            self._fs.sync_directory(target.path)
+            opened = self._open_log(
+                LogPlace(folder, topic, partition, old.recovery_point, old.log_start, old.high_watermark, clean=True)
+            )
+        except OSError as error:
+            raise StorageError(folder, str(error)) from error
+        del self.moves[key]
+        old.abandon()
+        old_folder = source.partitions.pop(key)
+        target.partitions[key] = folder
+        self._homes[key] = target
+        self.logs[key] = opened
+        return Moved(opened, source, old_folder)
+
+    def leave(self, moved: Moved[LogT], topic: str, partition: int, now_ms: int) -> None:
+        """Sets the old folder of a partition aside that lives elsewhere now, durably. Blocks; OSError."""
+        target = self._homes[topic, partition]
+        # Until the next checkpoint a crash would bring back what DeleteRecords took.
+        self._collect(target, LOG_STARTS).write()
+        folder = f"{moved.source.path}/{deleted_folder_name(topic, partition, self._rng)}"
+        self._fs.rename(moved.old_folder, folder)
+        self._fs.sync_directory(moved.source.path)
+        self._removals.append(Removal(self._fs, moved.source, folder, now_ms + self._delete_delay_ms))
 
     def take_removals(self, now_ms: int) -> list[Removal]:
         """What was deleted long enough ago, for the caller to run."""
@@ -320,6 +442,9 @@ class LogDirs(Generic[LogT]):
         if directory.offline is not None:
             return []
         directory.offline = str(error)
+        for key, move in list(self.moves.items()):
+            if move.directory is directory or self._homes[key] is directory:
+                self.cancel_move(*key)
         gone = [key for key, home in self._homes.items() if home is directory]
         for key in gone:
             log = self.logs.pop(key, None)
@@ -389,6 +514,10 @@ class LogDirs(Generic[LogT]):
 
     def close(self, broker_epoch: int, now_ms: int) -> None:
         """The clean stop: closes all logs, writes all checkpoints, and marks each directory that is whole. Blocks."""
+        for move in self.moves.values():
+            # Its folder stays, and tells the next run to begin anew.
+            move.log.abandon()
+        self.moves.clear()
         for directory in self.online:
             whole = self._loaded
             for key in directory.partitions:

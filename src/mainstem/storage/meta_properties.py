@@ -8,9 +8,9 @@ A directory of another cluster or another node must never be opened: its offsets
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from mainstem.protocol.uuids import uuid_from_text, uuid_to_text
 from mainstem.storage.checkpoint import MalformedFileError, read_file, write_file_durably
 from mainstem.storage.fs import FileSystem
-from mainstem.storage.ids import id_from_text, id_to_text
 from mainstem.storage.properties import escape_value, parse_properties
 
 NAME = "meta.properties"
@@ -44,7 +44,7 @@ def format_meta_properties(meta: MetaProperties, now_ms: int) -> bytes:
         "#",
         f"#{written}",
         f"node.id={meta.node_id}",
-        f"directory.id={id_to_text(meta.directory_id)}",
+        f"directory.id={uuid_to_text(meta.directory_id)}",
         f"version={VERSION}",
         f"cluster.id={escape_value(meta.cluster_id)}",
         "",
@@ -68,7 +68,7 @@ def parse_meta_properties(path: str, data: bytes) -> MetaProperties:
     if not field("cluster.id"):
         raise MalformedFileError(path, "cluster.id is empty")
     try:
-        directory_id = id_from_text(field("directory.id"))
+        directory_id = uuid_from_text(field("directory.id"))
     except ValueError as error:
         raise MalformedFileError(path, f"directory.id: {error}") from error
     return MetaProperties(found["cluster.id"], int(node_id), directory_id)

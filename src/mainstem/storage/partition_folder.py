@@ -46,6 +46,12 @@ def stray_folder_name(topic: str, partition: int, rng: Random) -> str:
     return _with_suffix(topic, partition, FolderKind.STRAY, rng)
 
 
+def future_folder_name(topic: str, partition: int, rng: Random) -> str | None:
+    """None where the topic's name is too long for it: a future folder must tell the whole name."""
+    name = f"{topic}-{partition}.{rng.randbytes(16).hex()}-{FolderKind.FUTURE.value}"
+    return name if len(name) <= _NAME_MAX else None
+
+
 def _with_suffix(topic: str, partition: int, kind: FolderKind, rng: Random) -> str:
     suffix = f"-{partition}.{rng.randbytes(16).hex()}-{kind.value}"
     return topic[: _NAME_MAX - len(suffix)] + suffix

@@ -7,9 +7,10 @@ partition is created, and only once.
 import re
 from typing import Final
 
+from mainstem.protocol.primitives import ZERO_UUID
+from mainstem.protocol.uuids import uuid_from_text, uuid_to_text
 from mainstem.storage.checkpoint import MalformedFileError, read_file, write_file_durably
 from mainstem.storage.fs import FileSystem
-from mainstem.storage.ids import ZERO_ID, id_from_text, id_to_text
 
 NAME: Final = "partition.metadata"
 VERSION: Final = 0
@@ -32,7 +33,7 @@ def write_topic_id(fs: FileSystem, folder: str, topic_id: bytes) -> None:
 
 
 def format_topic_id(topic_id: bytes) -> bytes:
-    return f"version: {VERSION}\ntopic_id: {id_to_text(topic_id)}".encode()
+    return f"version: {VERSION}\ntopic_id: {uuid_to_text(topic_id)}".encode()
 
 
 def parse_topic_id(path: str, data: bytes) -> bytes:
@@ -48,9 +49,9 @@ def parse_topic_id(path: str, data: bytes) -> bytes:
     if fields[0][1] != str(VERSION):
         raise MalformedFileError(path, f"version {fields[0][1]!r}; {VERSION} is the only one known")
     try:
-        topic_id = id_from_text(fields[1][1])
+        topic_id = uuid_from_text(fields[1][1])
     except ValueError as error:
         raise MalformedFileError(path, f"topic_id: {error}") from error
-    if topic_id == ZERO_ID:
+    if topic_id == ZERO_UUID:
         raise MalformedFileError(path, "the topic id is zero")
     return topic_id

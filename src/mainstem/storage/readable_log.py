@@ -41,7 +41,7 @@ class ReadableLog:
         self.failure: StorageError | None = None
         self._segments = segments
         self._first_unstable: i64 = -1
-        # Counts what may make a position that was found before wrong: truncations and deletions.
+        # Counts what may make a position that was found before wrong: truncations, deletions, compaction.
         self._generation: i64 = 0
 
     @property

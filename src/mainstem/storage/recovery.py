@@ -179,9 +179,12 @@ class _Loader:
                 swaps.append((parsed[0], name))
         if cleaned:
             first = min(cleaned)[0]
-            for offset, name in swaps:
-                if offset >= first:
-                    self._fs.remove(self._path(name))
+            undone = [name for offset, name in swaps if offset >= first]
+            for name in undone:
+                self._fs.remove(self._path(name))
+            if undone:
+                # Without its `.cleaned` half, a `.swap` that came back would pass for complete.
+                self._fs.sync_directory(self.directory)
             swaps = [(offset, name) for offset, name in swaps if offset < first]
             for _, name in cleaned:
                 self._fs.remove(self._path(name))
@@ -207,9 +210,13 @@ class _Loader:
                     continue
                 if first <= parsed[0] <= last:
                     self._fs.remove(self._path(name))
-        for _, name in swaps:
-            self._fs.rename(self._path(name), self._path(name.removesuffix(names.SWAP)))
-        self._fs.sync_directory(self.directory)
+            self._fs.sync_directory(self.directory)
+        # The data first, then what belongs to it, each made durable: see `swapping`.
+        for logs in (True, False):
+            for _, name in swaps:
+                if name.endswith(names.LOG + names.SWAP) == logs:
+                    self._fs.rename(self._path(name), self._path(name.removesuffix(names.SWAP)))
+            self._fs.sync_directory(self.directory)
 
     # -- recovering ----------------------------------------------------------------------------------------------
 
@@ -318,13 +325,13 @@ class _Loader:
         return broken != ""
 
     def _remove_from(self, at: i64) -> None:
-        """Removes the segments from the `at`th on, the last first, so that a crash between two leaves no hole."""
+        """Removes the segments from the `at`th on, the last first, one by one: a crash between two leaves no hole."""
         gone = self.segments[at:]
         gone.reverse()
         self.segments = self.segments[:at]
         for segment in gone:
             segment.remove_files()
-        self._fs.sync_directory(self.directory)
+            self._fs.sync_directory(self.directory)
 
     def _drop_everything_below_log_start(self) -> None:
         """A log that ends before its own start holds nothing anyone may read."""

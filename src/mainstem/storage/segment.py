@@ -252,7 +252,14 @@ class Segment:
 
     def sync(self) -> None:
         """Makes the files durable. Blocks."""
-        for ref in self.refs():
+        self._sync(self.refs())
+
+    def sync_indexes(self) -> None:
+        """Makes both indexes durable. Blocks, but for little."""
+        self._sync([self.offset_index.ref, self.time_index.ref])
+
+    def _sync(self, refs: list[FileRef]) -> None:
+        for ref in refs:
             if ref.dirty:
                 file = ref.pin()
                 try:
@@ -421,6 +428,10 @@ class Segment:
         for ref in self.refs():
             if self._fs.exists(ref.path):
                 ref.rename(self._fs, ref.path + suffix)
+
+    def change_suffix(self, old: str, new: str) -> None:
+        for ref in self.refs():
+            ref.rename(self._fs, ref.path.removesuffix(old) + new)
 
     def remove_suffix(self, suffix: str) -> None:
         for ref in self.refs():

@@ -134,6 +134,25 @@ def test_a_write_that_fails_changes_nothing() -> None:
     run(story)
 
 
+def test_a_group_deleted_and_made_anew_in_a_write_that_fails_is_the_old_one() -> None:
+    async def story() -> None:
+        s = Story()
+        await s.start()
+        await s.commit("g", 1)
+        shard = s.runtime.shard(0)
+        living = shard.machine.groups["g"]
+        s.log.fail_with = ErrorCode.NOT_ENOUGH_REPLICAS
+        deleted = shard.ask(lambda machine, ticket, now: machine.delete_group(ticket, "g", now))
+        anew = s.commit("g", 2)
+        assert shard.machine.groups["g"] is not living
+        assert [await code_of(each) for each in (deleted, anew)] == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2
+        s.log.fail_with = None
+        assert shard.machine.groups["g"] is living
+        assert await s.offset("g") == 1
+
+    run(story)
+
+
 def test_a_write_that_is_not_committed_in_time_is_reported() -> None:
     async def story() -> None:
         s = Story()
@@ -212,6 +231,26 @@ def test_who_waits_is_told_when_leadership_is_lost() -> None:
         assert await code_of(unwritten) is ErrorCode.NOT_COORDINATOR
         await asyncio.sleep(0.01)
         assert len(s.log.batches) == 1, "what was not written yet never is"
+
+    run(story)
+
+
+def test_news_of_an_older_epoch_changes_nothing() -> None:
+    """KAFKA-10614: loads and unloads may be heard of out of order."""
+
+    async def story() -> None:
+        s = Story()
+        await s.start(5)
+        await s.commit("g", 1)
+        shard = s.runtime.shard(0)
+        s.runtime.resigned(0, 4)
+        s.runtime.elected(0, 4, MemoryLog())
+        s.runtime.elected(0, 5, s.log)
+        assert s.runtime.shard(0) is shard
+        s.runtime.elected(0, 6, s.log)
+        assert s.runtime.shard(0) is not shard
+        await s.start(6)
+        assert await s.offset("g") == 1
 
     run(story)
 

@@ -116,6 +116,16 @@ def test_every_version_of_join_can_be_answered() -> None:
     run(story)
 
 
+def test_a_member_whose_id_would_be_too_long_is_refused() -> None:
+    async def story(broker: CoordinatingBroker) -> None:
+        refused = await broker.call(join_request("g", instance="i" * 32_731), 9)
+        assert refused.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert (await broker.call(ListGroupsRequest(), 5)).groups == []
+        assert (await broker.call(join_request("g" * 32_767, instance="i" * 32_730), 9)).error_code == ErrorCode.NONE
+
+    run(story)
+
+
 def test_sync_5_must_name_its_protocol() -> None:
     async def story(broker: CoordinatingBroker) -> None:
         request = SyncGroupRequest(group_id="", generation_id=1, member_id="x", assignments=[])

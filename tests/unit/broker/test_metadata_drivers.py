@@ -273,7 +273,8 @@ def test_followers_see_every_change_once_and_in_order() -> None:
         node = MetadataNode(loop, sim_disk(), HOME)
         await node.start()
         await asyncio.gather(*(create_topic(node, f"t{number}") for number in range(20)))
-        await asyncio.sleep(0)
+        await node.quorum.caught_up()
+        assert node.quorum.followed_end == node.quorum.published_end == node.quorum.next_offset
         offsets = [offset for offset, _ in node.followed]
         assert offsets == sorted(set(offsets))
         created = [topic_id for _, delta in node.followed for topic_id in delta.topics]

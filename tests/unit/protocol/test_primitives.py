@@ -5,14 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstem.protocol.errors import RemoteError
-from mainstem.protocol.primitives import (
-    METADATA_TOPIC_ID,
-    Cursor,
-    read_uvarint,
-    uuid_from_text,
-    uuid_to_text,
-    uvarint,
-)
+from mainstem.protocol.primitives import Cursor, read_uvarint, uvarint
+from mainstem.protocol.uuids import METADATA_TOPIC_ID, uuid_from_text, uuid_to_text
 
 
 @given(value=st.integers(0, 2**32 - 1))
@@ -53,7 +47,7 @@ def test_uuids_come_back(uuid: bytes) -> None:
 
 @pytest.mark.parametrize("text", ["", "AAAA", "AAAAAAAAAAAAAAAAAAAAA!", "é" * 22, "A" * 44])
 def test_what_is_no_uuid_is_refused_by_name(text: str) -> None:
-    with pytest.raises(ValueError, match="is not a uuid"):
+    with pytest.raises(ValueError, match="is not an id"):
         uuid_from_text(text)
 
 

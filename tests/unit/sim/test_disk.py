@@ -242,6 +242,34 @@ def test_a_split_write_is_two_writes() -> None:
     assert len(disk.unsynced()) == 2
 
 
+def test_a_misdirected_write_lands_elsewhere_and_nobody_is_told() -> None:
+    disk = new_disk()
+    file = new_file(disk, content=bytes(4096))
+    disk.faults = [Fault(Effect.MISDIRECT)]
+    file.write_at(4000, [b"abc"])
+    found = file.read_at(0, 8192)
+    assert found.index(b"abc") % 512 == 0
+    assert found[4000:4003] == bytes(3)
+    file.write_at(4000, [b"abc"])
+    assert file.read_at(4000, 3) == b"abc"
+
+
+def test_a_slow_disk_is_slow_where_the_hook_says() -> None:
+    now_ms = 0
+    disk = SimDisk(Random(1), lambda: now_ms)
+    disk.make_directories("/data")
+
+    def slow(operation: str, path: str, position: int, size: int) -> None:
+        nonlocal now_ms
+        now_ms += 100 if operation == "sync" else 0
+
+    disk.on_operation = slow
+    file = disk.open("/data/a", create=True)
+    file.sync()
+    file.write_at(0, [b"x"])
+    assert disk.modified_ms("/data/a") == 100
+
+
 def test_reads_and_files_can_be_damaged() -> None:
     disk = new_disk()
     file = new_file(disk, content=bytes(100))

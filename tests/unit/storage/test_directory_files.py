@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mainstem.protocol.uuids import METADATA_TOPIC_ID, random_uuid, uuid_from_text, uuid_to_text
 from mainstem.sim.changes import every_survival
 from mainstem.sim.disk import SimDisk
 from mainstem.storage.checkpoint import MalformedFileError
 from mainstem.storage.clean_shutdown import UNCLEAN, PreviousStop, parse_marker, take_marker, write_marker
-from mainstem.storage.ids import METADATA_TOPIC_ID, id_from_text, id_to_text, random_id
 from mainstem.storage.meta_properties import (
     MetaProperties,
     format_meta_properties,
@@ -37,28 +37,28 @@ def new_disk() -> SimDisk:
 
 
 def test_ids_have_one_spelling() -> None:
-    assert id_to_text(METADATA_TOPIC_ID) == "AAAAAAAAAAAAAAAAAAAAAQ"
-    assert id_from_text("AAAAAAAAAAAAAAAAAAAAAQ") == METADATA_TOPIC_ID
+    assert uuid_to_text(METADATA_TOPIC_ID) == "AAAAAAAAAAAAAAAAAAAAAQ"
+    assert uuid_from_text("AAAAAAAAAAAAAAAAAAAAAQ") == METADATA_TOPIC_ID
     for text in ("", "AAAA", "AAAAAAAAAAAAAAAAAAAAAQ==", "AAAAAAAAAAAAAAAAAAAAAR", "AAAAAAAAAAAAAAAAAAAA+Q", "é" * 22):
         with pytest.raises(ValueError, match="is not an id"):
-            id_from_text(text)
+            uuid_from_text(text)
 
 
 @given(st.binary(min_size=16, max_size=16))
 def test_ids_round_trip(value: bytes) -> None:
-    assert id_from_text(id_to_text(value)) == value
+    assert uuid_from_text(uuid_to_text(value)) == value
 
 
 def test_random_ids_are_never_taken_for_an_option() -> None:
     rng = Random(1)
-    ids = [random_id(rng) for _ in range(2000)]
+    ids = [random_uuid(rng) for _ in range(2000)]
     assert len(set(ids)) == 2000
-    assert not [each for each in ids if id_to_text(each).startswith("-")]
+    assert not [each for each in ids if uuid_to_text(each).startswith("-")]
 
 
 def test_meta_properties_are_written_as_kafka_does() -> None:
     meta = parse_meta_properties("m", KAFKA_META)
-    assert meta == MetaProperties("MkU3OEVBNTcwNTJENDM2Qg", 1, id_from_text("fcI4AIPfTNSCAmRwjwWQkA"))
+    assert meta == MetaProperties("MkU3OEVBNTcwNTJENDM2Qg", 1, uuid_from_text("fcI4AIPfTNSCAmRwjwWQkA"))
     assert format_meta_properties(meta, now_ms=1_794_782_425_000) == KAFKA_META
 
 
@@ -114,7 +114,7 @@ def test_an_unformatted_directory_has_no_meta_properties() -> None:
 def test_partition_metadata_is_written_as_kafka_does() -> None:
     disk = new_disk()
     assert read_topic_id(disk, "/d") is None
-    topic_id = id_from_text("e29fXZsIQDi4JrgMernalw")
+    topic_id = uuid_from_text("e29fXZsIQDi4JrgMernalw")
     assert format_topic_id(topic_id) == b"version: 0\ntopic_id: e29fXZsIQDi4JrgMernalw"
     write_topic_id(disk, "/d", topic_id)
     disk.power_loss_keeping({})

@@ -85,6 +85,11 @@ def test_the_election_state_is_kept_in_kafkas_words(tmp_path: object) -> None:
 
 
 def test_an_election_state_from_before_directories_is_read() -> None:
+    old = format_quorum_state(ElectionState(leader_id=1, epoch=1), [1])
+    assert old == (
+        b'{"clusterId":"","leaderId":1,"leaderEpoch":1,"votedId":-1,"appliedOffset":0,'
+        b'"currentVoters":[{"voterId":1}],"data_version":0}'
+    )
     old = b'{"clusterId":"","leaderId":2,"leaderEpoch":9,"votedId":-1,"currentVoters":[],"data_version":0}'
     assert parse_quorum_state("x", old) == ElectionState(leader_id=2, epoch=9)
 

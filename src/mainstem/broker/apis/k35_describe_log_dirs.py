@@ -64,6 +64,9 @@ def _describe(
         log = logs.get(key)
         if log is not None and (wanted is None or key in wanted):
             topics.setdefault(key[0], []).append(_partition(key[1], log))
+    for key, move in broker.partitions.dirs.moves.items():
+        if move.directory is directory and (wanted is None or key in wanted):
+            topics.setdefault(key[0], []).append(_future(key[1], move.log, logs[key]))
     total, usable = _sizes(broker, directory.path)
     return DescribeLogDirsResult(
         error_code=ErrorCode.NONE,
@@ -81,6 +84,16 @@ def _partition(index: int, log: Log) -> DescribeLogDirsPartition:
         partition_size=log.size,
         offset_lag=max(log.high_watermark - log.log_end, 0),
         is_future_key=False,
+    )
+
+
+def _future(index: int, copy: Log, source: Log) -> DescribeLogDirsPartition:
+    """A copy on its way here from another directory."""
+    return DescribeLogDirsPartition(
+        partition_index=index,
+        partition_size=copy.size,
+        offset_lag=max(source.log_end - copy.log_end, 0),
+        is_future_key=True,
     )
 
 

@@ -35,7 +35,7 @@ from mainstem.protocol.messages.k55_describe_quorum import (
 )
 from mainstem.protocol.messages.metadata_records import NoOpRecord
 from mainstem.protocol.schema import Message
-from mainstem.storage.ids import random_id
+from mainstem.protocol.uuids import random_uuid
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class ActiveController:
         self._clock = clock
         self._rng = rng
         self._quorum = quorum
-        self._controller = Controller(self.image, settings, lambda: random_id(rng))
+        self._controller = Controller(self.image, settings, lambda: random_uuid(rng))
         self._settings = settings
         self._idle_interval_ms = idle_interval_ms
         self._appended_at_ms = 0
@@ -120,7 +120,7 @@ class ActiveController:
     def _registration(self) -> k70.ControllerRegistrationRequest:
         return k70.ControllerRegistrationRequest(
             controller_id=self._settings.node_id,
-            incarnation_id=random_id(self._rng),
+            incarnation_id=random_uuid(self._rng),
             zk_migration_ready=False,
             listeners=[
                 k70.Listener(name=name, host=host, port=port, security_protocol=PLAINTEXT)

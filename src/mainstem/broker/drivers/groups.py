@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from mainstem.broker.config import BrokerConfig
 from mainstem.broker.context import RequestContext
@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Step = Callable[[GroupMachine, asyncio.Future[object], int], Outcome]
+
+
+MEMBER_NAME_BYTES_MAX: Final = 0x7FFF - 37
+"""A member's id is its client's or instance's and 37 bytes more, and no string is longer than 16 bits can tell."""
 
 
 def group_config(config: BrokerConfig) -> GroupConfig:
@@ -97,6 +101,9 @@ class Groups:
     # Members
 
     async def join(self, context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse:
+        named = context.client_id if request.group_instance_id is None else request.group_instance_id
+        if len(named.encode()) > MEMBER_NAME_BYTES_MAX:
+            raise RemoteError(ErrorCode.UNKNOWN_SERVER_ERROR, f"a member id cannot begin with {len(named)} characters")
         caller = Caller(context.client_id, context.client_host, context.api_version, self._fresh_id())
         return await self._ask(
             JoinGroupResponse,

@@ -26,7 +26,7 @@ from mainstem.protocol.messages.k62_broker_registration import (
     Listener,
 )
 from mainstem.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from mainstem.storage.ids import random_id
+from mainstem.protocol.uuids import random_uuid
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class BrokerLifecycle:
         self.identity = identity
         self.epoch = -1
         self.is_fenced = True
-        self.incarnation_id = random_id(rng)
+        self.incarnation_id = random_uuid(rng)
         self._loop = loop
         self._channel = channel
         self._metadata_offset = metadata_offset

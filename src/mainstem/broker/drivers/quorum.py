@@ -30,10 +30,10 @@ from mainstem.protocol.messages.control import KRaftVersionRecord, VotersRecord
 from mainstem.protocol.messages.record_framing import decode_metadata_record
 from mainstem.protocol.records import iterate_records
 from mainstem.protocol.schema import Message
+from mainstem.protocol.uuids import METADATA_TOPIC_ID
 from mainstem.storage.errors import StorageError
 from mainstem.storage.flushing import FlushJob
 from mainstem.storage.fs import FileSystem
-from mainstem.storage.ids import METADATA_TOPIC_ID
 from mainstem.storage.log import Log
 from mainstem.storage.metadata_snapshot import (
     BOOTSTRAP,
@@ -126,6 +126,8 @@ class MetadataQuorum:
         """What is committed, as far as it has been published."""
         self.published_end = 0
         """Everything before this offset is in `image`."""
+        self.followed_end = 0
+        """Everything before this offset has also been taken over by who follows."""
         self.loaded = ImageDelta()
         """All that `load` found, as a change from nothing: what a follower begins with."""
         self._loop = loop
@@ -140,6 +142,7 @@ class MetadataQuorum:
         self._flushing: asyncio.Task[None] | None = None
         self._publishing: asyncio.Task[None] | None = None
         self._committed: list[_Pending] = []
+        self._waiting_to_catch_up: list[asyncio.Future[None]] = []
         self._unanswered: dict[asyncio.Future[None], None] = {}
         self._follow: Follow | None = None
         self._has_records = False
@@ -211,7 +214,7 @@ class MetadataQuorum:
             for each in iterate_records(batch):
                 assert each.value is not None, f"a metadata record without a value at {each.offset}"
                 self._replay_record(each.value, images)
-        self.published_end = self._opened.log_end
+        self.published_end = self.followed_end = self._opened.log_end
 
     def _replay_record(self, value: bytes, images: Sequence[ClusterImage]) -> None:
         self._has_records = True
@@ -290,8 +293,10 @@ class MetadataQuorum:
         """Returns when this node leads and its first batch is committed."""
         [persist] = self.machine.start()
         assert isinstance(persist, PersistElection)
+        voters = self.machine.voters
+        static = voters.ids if voters.kraft_version == 0 else None
         try:
-            await self._loop.run_in_executor(None, write_quorum_state, self._fs, self._folder, persist.state)
+            await self._loop.run_in_executor(None, write_quorum_state, self._fs, self._folder, persist.state, static)
         except OSError as error:
             self._fail(error)
             raise
@@ -388,12 +393,24 @@ class MetadataQuorum:
                         pending.done.set_result(None)
                 if self._follow is not None and any(pending.records for pending in ready):
                     await self._follow(self.image, delta, self.published_end - 1)
+                self.followed_end = self.published_end
                 self._consider_snapshot()
         except Exception as error:
             # An image that cannot follow the log is wrong from here on (KAFKA-14275).
             self._fail(error)
         finally:
             self._publishing = None
+            waiting, self._waiting_to_catch_up = self._waiting_to_catch_up, []
+            for idle in waiting:
+                if not idle.done():
+                    idle.set_result(None)
+
+    async def caught_up(self) -> None:
+        """Returns when who follows has taken over everything that is committed now."""
+        if self._publishing is not None:
+            idle = self._loop.create_future()
+            self._waiting_to_catch_up.append(idle)
+            await idle
 
     def _fail(self, error: BaseException) -> None:
         if self._failure is not None:

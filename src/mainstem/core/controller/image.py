@@ -49,8 +49,8 @@ from mainstem.protocol.messages.metadata_records import (
     UserScramCredentialRecord,
     ZkMigrationStateRecord,
 )
-from mainstem.protocol.primitives import uuid_to_text
 from mainstem.protocol.schema import Message
+from mainstem.protocol.uuids import uuid_to_text
 
 TOPIC: Final = 2
 BROKER: Final = 4

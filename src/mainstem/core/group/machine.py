@@ -11,7 +11,7 @@ and it becomes a classic group when someone joins it as one, as in Kafka an empt
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from mainstem.core.group import records
@@ -22,20 +22,19 @@ from mainstem.core.group.offsets import CommitBy, FetchedOffset, NewOffset, Offs
 from mainstem.core.group.rebalance import HEARTBEAT, Caller, Rebalancing
 from mainstem.core.group.store import CLASSIC, GroupStore
 from mainstem.protocol.errors import ErrorCode
+from mainstem.protocol.messages.group_records import GroupMetadataKey
 from mainstem.protocol.messages.k11_join_group import JoinGroupRequest
 from mainstem.protocol.messages.k12_heartbeat import HeartbeatRequest
 from mainstem.protocol.messages.k13_leave_group import LeaveGroupRequest
 from mainstem.protocol.messages.k14_sync_group import SyncGroupRequest
 from mainstem.protocol.messages.k15_describe_groups import DescribedGroup, DescribedGroupMember
 from mainstem.protocol.messages.k16_list_groups import ListedGroup
+from mainstem.protocol.messages.record_framing import GROUP_RECORDS
+from mainstem.protocol.schema import Message
 
 EXPIRE: Final = "expire"
+GROUP_METADATA_PREFIX: Final = GroupMetadataKey.API_KEY.to_bytes(2, "big")
 DESCRIBE_SAYS_NOT_FOUND_SINCE: Final = 6
-
-
-@dataclass(frozen=True, slots=True)
-class GroupDeleted:
-    group: ClassicGroup
 
 
 class GroupMachine:
@@ -159,19 +158,28 @@ class GroupMachine:
             return out.reply(ticket, ErrorCode.NON_EMPTY_GROUP)
         out.records += self.offsets.tombstones(group_id)
         self._bury(out, group)
-        out.token = GroupDeleted(group)
         out.note("deleted a group", group=group_id)
         return out.reply(ticket, ErrorCode.NONE)
 
     def _bury(self, out: Outcome, group: ClassicGroup) -> None:
+        """Writes the end of an empty group; whoever was given an id and has not joined must ask anew."""
         out.records.append(records.group_tombstone(group.group_id))
-        del self.groups[group.group_id]
         out.effects += [CancelTimer((HEARTBEAT, group.group_id, member_id)) for member_id in group.pending_joins]
+        group.pending_joins.clear()
 
     # The runtime's side
 
     def replay(self, key: bytes, value: bytes | None, producer_id: int = -1) -> None:
+        if value is None and key[:2] == GROUP_METADATA_PREFIX:
+            self._end(GROUP_RECORDS.decode_key(key))
         self.store.replay(key, value, producer_id)
+
+    def _end(self, key: Message) -> None:
+        """A living group ends with its tombstone, and lives on if that is taken back."""
+        assert isinstance(key, GroupMetadataKey)
+        group = self.groups.pop(key.group, None)
+        if group is not None:
+            self.store.when_reverted(partial(self.groups.__setitem__, key.group, group))
 
     def replay_marker(self, producer_id: int, committed: bool) -> None:
         self.store.replay_marker(producer_id, committed)
@@ -188,10 +196,6 @@ class GroupMachine:
         return out
 
     def written(self, token: object, error: ErrorCode, now_ms: int) -> Outcome:
-        if isinstance(token, GroupDeleted):
-            if error is not ErrorCode.NONE:
-                self.groups.setdefault(token.group.group_id, token.group)
-            return Outcome()
         return self.members.written(token, error, now_ms)
 
     def timer_fired(self, key: TimerKey, now_ms: int) -> Outcome:

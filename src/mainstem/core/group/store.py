@@ -18,6 +18,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from mainstem.core.group.effects import UnknownRecordError
+from mainstem.core.group.records import read_offset_key, read_offset_value
 from mainstem.protocol.messages.group_records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -27,6 +28,7 @@ from mainstem.protocol.messages.group_records import (
     OffsetCommitValue,
 )
 from mainstem.protocol.messages.record_framing import GROUP_RECORDS
+from mainstem.protocol.schema import Message
 
 TopicPartition = tuple[str, int]
 
@@ -40,6 +42,7 @@ _KEY_TYPES: Final = {
     **dict.fromkeys((17, 18, 19, 20, 21, 22, 23), STREAMS),
 }
 NO_PRODUCER: Final = -1
+OFFSET_PREFIX: Final = OffsetCommitKey.API_KEY.to_bytes(2, "big")
 
 
 class CommittedOffset:
@@ -106,22 +109,17 @@ class GroupStore:
     def replay(self, raw_key: bytes, raw_value: bytes | None, producer_id: int = NO_PRODUCER) -> None:
         """Takes one record; UnknownRecordError for a type of a later version, RemoteError for one that is broken."""
         self._replayed += 1
-        key_type = int.from_bytes(raw_key[:2], "big", signed=True)
-        if key_type not in GROUP_RECORDS.keys:
-            raise UnknownRecordError(f"a group's record of the type {key_type}")
+        if raw_key[:2] == OFFSET_PREFIX:
+            place = read_offset_key(raw_key)
+            self._replay_offset(place, None if raw_value is None else read_offset_value(raw_value), producer_id)
+            return
+        if int.from_bytes(raw_key[:2], "big", signed=True) not in GROUP_RECORDS.keys:
+            raise UnknownRecordError(f"a group's record of the type {raw_key[:2].hex()}")
         key, value = GROUP_RECORDS.decode(raw_key, raw_value)
         match key:
-            case OffsetCommitKey() | LegacyOffsetCommitKey():
-                place = (key.group, key.topic, key.partition)
-                if value is None:
-                    self._forget_staged(place)
-                    self._set_offset(place, None)
-                    return
-                committed = CommittedOffset(_as_current(value), self._replayed)
-                if producer_id == NO_PRODUCER:
-                    self._set_offset(place, committed)
-                else:
-                    self._set_staged(producer_id, place, committed)
+            case LegacyOffsetCommitKey():
+                legacy = None if value is None else _as_current(value)
+                self._replay_offset((key.group, key.topic, key.partition), legacy, producer_id)
             case GroupMetadataKey():
                 assert value is None or isinstance(value, GroupMetadataValue)
                 self._journal.append(partial(_put, self.metadata, key.group, self.metadata.get(key.group)))
@@ -129,6 +127,15 @@ class GroupStore:
             case _:
                 group: str = key.group_id  # type: ignore[attr-defined]
                 self._set_other(group, raw_key, raw_value)
+
+    def _replay_offset(self, place: tuple[str, str, int], value: OffsetCommitValue | None, producer_id: int) -> None:
+        if value is None:
+            self._forget_staged(place)
+            self._set_offset(place, None)
+        elif producer_id == NO_PRODUCER:
+            self._set_offset(place, CommittedOffset(value, self._replayed))
+        else:
+            self._set_staged(producer_id, place, CommittedOffset(value, self._replayed))
 
     def replay_marker(self, producer_id: int, committed: bool) -> None:
         staged = self.staged.get(producer_id)
@@ -143,6 +150,10 @@ class GroupStore:
 
     def keep(self) -> None:
         self._journal.clear()
+
+    def when_reverted(self, undo: Callable[[], None]) -> None:
+        """Has `undo` called if what is replayed next is taken back."""
+        self._journal.append(undo)
 
     def revert(self) -> None:
         while self._journal:
@@ -198,8 +209,6 @@ def _put_within(mapping: dict[_O, dict[_K, _V]], outer: _O, key: _K, value: _V |
             del mapping[outer]
 
 
-def _as_current(value: object) -> OffsetCommitValue:
-    if isinstance(value, LegacyOffsetCommitValue):
-        return OffsetCommitValue(offset=value.offset, metadata=value.metadata, commit_timestamp=value.commit_timestamp)
-    assert isinstance(value, OffsetCommitValue)
-    return value
+def _as_current(value: Message) -> OffsetCommitValue:
+    assert isinstance(value, LegacyOffsetCommitValue)
+    return OffsetCommitValue(offset=value.offset, metadata=value.metadata, commit_timestamp=value.commit_timestamp)

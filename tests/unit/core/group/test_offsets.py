@@ -118,6 +118,20 @@ def test_a_deletion_that_cannot_be_written_did_not_happen() -> None:
     h.check()
 
 
+def test_an_expiry_that_cannot_be_written_did_not_happen() -> None:
+    h = Harness()
+    h.commit("g", {T0: 5})
+    h.fail_with = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    h.advance(WEEK_MS + 600_000)
+    h.fail_with = None
+    assert h.fetch("g") == {T0: 5}
+    assert list(h.list_groups()) == ["g"]
+    h.check()
+    h.advance(600_000)
+    assert h.list_groups() == {}
+    h.check()
+
+
 def test_offsets_of_subscribed_topics_are_not_deleted() -> None:
     h = Harness()
     (member,) = h.stable("g", protocols={"range": subscription("t")})

@@ -1,0 +1,143 @@
+"""Compacts logs in the background: the dirtiest first, one at a time, without holding up who produces or fetches.
+
+A cleaning is made of short steps. What it does to the log (pinning files, swapping a finished group in) happens on the
+loop; reading, filtering and syncing happen in a thread, a step at a time, so that requests come in between. How far a
+log was cleaned is written to the directory's `cleaner-offset-checkpoint` after each cleaning.
+"""
+
+import asyncio
+import logging
+
+from mainstem.broker.clock import Clock
+from mainstem.broker.config import BrokerConfig
+from mainstem.broker.partitions import Partitions
+from mainstem.core.controller.image import ClusterImage, ImageDelta
+from mainstem.storage.checkpoint import CLEANER_OFFSETS, TopicPartition
+from mainstem.storage.cleaner import Candidate, Cleaner
+from mainstem.storage.errors import StorageError
+from mainstem.storage.log_dirs import Collected
+
+log = logging.getLogger(__name__)
+
+_SLICE = 64
+"""How many logs are looked at before others may run."""
+
+
+class Compaction:
+    """`start` once the logs are open, `stop` before they are closed."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, clock: Clock, config: BrokerConfig, partitions: Partitions
+    ) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._partitions = partitions
+        self._enabled = config.get_bool("log.cleaner.enable")
+        self._backoff_s = config.get_int("log.cleaner.backoff.ms", at_least=0) / 1000
+        self._buffer_bytes = config.get_int("log.cleaner.dedupe.buffer.size", at_least=1 << 10)
+        self._load_factor = config.get_float("log.cleaner.io.buffer.load.factor")
+        self._cleaner: Cleaner | None = None
+        self._running: asyncio.Task[None] | None = None
+        self._pause: asyncio.Future[None] | None = None
+        self._stopping = False
+
+    def start(self) -> None:
+        if not self._enabled:
+            return
+        offsets: dict[TopicPartition, int] = {}
+        for directory in self._partitions.dirs.directories:
+            offsets |= directory.checkpoints[CLEANER_OFFSETS]
+        self._cleaner = Cleaner(self._partitions.open_files, offsets, self._buffer_bytes, self._load_factor)
+        self._running = self._loop.create_task(self._run())
+
+    async def stop(self) -> None:
+        """Returns when no cleaning touches a log any more; one under way ends without a trace."""
+        self._stopping = True
+        if self._pause is not None and not self._pause.done():
+            self._pause.set_result(None)
+        if self._running is not None:
+            await self._running
+
+    def follow(self, image: ClusterImage, delta: ImageDelta) -> None:
+        """Forgets how far logs were cleaned that are gone: others may come under their names."""
+        if self._cleaner is not None:
+            for topic in delta.removed_topics.values():
+                for index in topic.partitions:
+                    self._cleaner.forget((topic.name, index))
+
+    async def _run(self) -> None:
+        assert self._cleaner is not None
+        while not self._stopping:
+            try:
+                candidate = await self._choose(self._cleaner)
+                if candidate is not None:
+                    await self._clean(self._cleaner, candidate)
+                    continue
+            except Exception:
+                log.exception("compaction failed")
+            await self._rest()
+
+    async def _rest(self) -> None:
+        pause: asyncio.Future[None] = self._loop.create_future()
+        self._pause = pause
+        timer = self._loop.call_later(self._backoff_s, lambda: None if pause.done() else pause.set_result(None))
+        await pause
+        timer.cancel()
+
+    async def _choose(self, cleaner: Cleaner) -> Candidate | None:
+        best: Candidate | None = None
+        for count, partition in enumerate(self._partitions):
+            key = (partition.topic, partition.index)
+            before = len(cleaner.uncleanable)
+            found = cleaner.examine(key, partition.log, self._clock.wall_ms())
+            if len(cleaner.uncleanable) > before:
+                log.error(
+                    "a log cannot be compacted: %s", cleaner.uncleanable[key], extra={"partition": str(partition)}
+                )
+            if found is not None and (best is None or found.cleanable.ratio > best.cleanable.ratio):
+                best = found
+            if count % _SLICE == _SLICE - 1:
+                await asyncio.sleep(0)
+        return best
+
+    async def _clean(self, cleaner: Cleaner, candidate: Candidate) -> None:
+        started = self._loop.time()
+        topic, index = candidate.partition
+        cleaning = cleaner.begin(candidate, self._clock.wall_ms())
+        try:
+            while not self._stopping and cleaning.turn(self._clock.wall_ms()):
+                while not self._stopping and await self._loop.run_in_executor(None, cleaning.step):
+                    pass
+        except StorageError as error:
+            partition = self._partitions.get(topic, index)
+            if partition is not None:
+                self._partitions.log_failed(partition, error)
+        finally:
+            cleaned = cleaner.end(candidate.partition)
+        if cleaning.failure:
+            log.error("a log cannot be compacted: %s", cleaning.failure, extra={"partition": f"{topic}-{index}"})
+        if cleaned:
+            stats = cleaning.stats
+            log.info(
+                "compacted a log",
+                extra={
+                    "partition": f"{topic}-{index}",
+                    "records_read": stats.records_read,
+                    "records_kept": stats.records_kept,
+                    "bytes_read": stats.bytes_read,
+                    "bytes_written": stats.bytes_written,
+                    "ms": round((self._loop.time() - started) * 1000),
+                },
+            )
+            await self._checkpoint(cleaner, candidate.partition)
+
+    async def _checkpoint(self, cleaner: Cleaner, partition: TopicPartition) -> None:
+        directory = self._partitions.dirs.directory_of(*partition)
+        if directory is None or directory.offline is not None:
+            return
+        offsets = cleaner.checkpoint(directory.partitions)
+        collected = Collected(directory, CLEANER_OFFSETS, offsets, directory.next_number())
+        try:
+            await self._loop.run_in_executor(None, collected.write)
+        except OSError as error:
+            self._partitions.directory_failed(directory, error)

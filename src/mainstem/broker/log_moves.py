@@ -1,0 +1,197 @@
+"""Partitions on their way from one log directory to another (KIP-113), while they are served.
+
+A move copies the log a piece at a time, what blocks in a thread, until the copy has caught up and is durable. Then, in
+one go on the loop, the last records are copied and the copy takes the log's place: producers and consumers wait for a
+few fsyncs, no more. The metadata is told where the partition is before the move, if it does not know, and after it.
+
+A move that is interrupted by a stop is begun anew by the next start; one whose disk fails, or whose partition is
+deleted, ends.
+"""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from mainstem.broker.partition import Partition
+from mainstem.protocol.errors import ErrorCode, RemoteError
+from mainstem.protocol.messages.k73_assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    DirectoryData,
+    PartitionData,
+    TopicData,
+)
+from mainstem.storage.errors import StorageError
+from mainstem.storage.flushing import FlushJob
+from mainstem.storage.log import Log
+from mainstem.storage.log_copy import LogCopy
+from mainstem.storage.log_directory import LogDirectory
+from mainstem.storage.log_dirs import Move
+from mainstem.storage.reading import ReadJob
+
+if TYPE_CHECKING:
+    from mainstem.broker.app import Broker
+
+log = logging.getLogger(__name__)
+
+_PIECE_BYTES: Final = 1 << 20
+_FLUSH_CHECK_S: Final = 0.002
+_ASSIGN_VERSION: Final = 0
+
+
+class LogMoves:
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._running: dict[tuple[str, int], asyncio.Task[None]] = {}
+        self._stopping = False
+
+    def resume(self) -> None:
+        """Begins anew what the last run did not finish."""
+        dirs = self._broker.partitions.dirs
+        for (topic, index), directory in dirs.interrupted_moves.items():
+            partition = self._broker.partitions.get(topic, index)
+            if partition is not None and directory.offline is None:
+                self.begin(partition, directory)
+        dirs.interrupted_moves.clear()
+
+    def begin(self, partition: Partition, target: LogDirectory) -> None:
+        """Moves a partition to that directory; a move to another one ends. RemoteError where it cannot begin."""
+        dirs = self._broker.partitions.dirs
+        key = (partition.topic, partition.index)
+        move = dirs.moves.get(key)
+        if move is not None:
+            if move.directory is target:
+                return
+            dirs.cancel_move(*key)
+        if dirs.directory_of(*key) is target:
+            return
+        try:
+            move = dirs.begin_move(*key, target)
+        except StorageError as error:
+            self._broker.partitions.directory_failed(target, _cause(error))
+            raise RemoteError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        log.info("moving a partition", extra={"partition": str(partition), "to": target.path})
+        task = self._broker.loop.create_task(self._run(partition, move))
+        self._running[key] = task
+        task.add_done_callback(lambda done: self._finished(key, done))
+
+    def _finished(self, key: tuple[str, int], task: "asyncio.Task[None]") -> None:
+        if self._running.get(key) is task:
+            del self._running[key]
+        if not task.cancelled() and task.exception() is not None:
+            log.error("a move of a partition failed: %s", task.exception(), extra={"partition": f"{key[0]}-{key[1]}"})
+
+    async def stop(self) -> None:
+        """Ends all moves where they are; the next start begins them anew."""
+        self._stopping = True
+        for task in list(self._running.values()):
+            await asyncio.wait([task])
+
+    def _is_on(self, partition: Partition, move: Move[Log]) -> bool:
+        """Whether this move was neither ended nor taken over by another."""
+        moves = self._broker.partitions.dirs.moves
+        return not self._stopping and moves.get((partition.topic, partition.index)) is move
+
+    async def _run(self, partition: Partition, move: Move[Log]) -> None:
+        source = self._broker.partitions.dirs.directory_of(partition.topic, partition.index)
+        assert source is not None
+        await self._assign(partition, source)
+        copy = LogCopy(partition.log, move.log)
+        is_durable = False
+        while self._is_on(partition, move):
+            try:
+                if copy.lag:
+                    await self._copy_piece(partition, move, copy)
+                elif not is_durable:
+                    await self._flush(partition, move)
+                    is_durable = True
+                elif partition.is_flushing:
+                    await self._pause(_FLUSH_CHECK_S)
+                else:
+                    self._swap(partition, move, copy)
+                    await self._assign(partition, move.directory)
+                    return
+            except StorageError as error:
+                self._failed(partition, move, error)
+
+    async def _copy_piece(self, partition: Partition, move: Move[Log], copy: LogCopy) -> None:
+        broker = self._broker
+        step = copy.begin_read(_PIECE_BYTES, broker.clock.wall_ms())
+        while isinstance(step, ReadJob):
+            job = step
+            try:
+                await broker.loop.run_in_executor(None, job.run)
+            except OSError as error:
+                job.unpin()
+                raise StorageError(partition.log.directory, str(error)) from error
+            step = copy.source.finish_read(job)
+        try:
+            data = await broker.loop.run_in_executor(None, step.read)
+        except OSError as error:
+            raise StorageError(partition.log.directory, str(error)) from error
+        finally:
+            step.release()
+        if self._is_on(partition, move):
+            copy.append(data, broker.clock.wall_ms())
+
+    async def _flush(self, partition: Partition, move: Move[Log]) -> None:
+        """Makes the bulk of the copy durable in a thread, so that the swap has little left to do."""
+        job: FlushJob = move.log.begin_flush(self._broker.clock.wall_ms())
+        await self._broker.loop.run_in_executor(None, job.run)
+        if self._is_on(partition, move):
+            move.log.finish_flush(job)
+        else:
+            job.finish()
+
+    def _swap(self, partition: Partition, move: Move[Log], copy: LogCopy) -> None:
+        broker = self._broker
+        dirs = broker.partitions.dirs
+        now_ms = broker.clock.wall_ms()
+        copy.complete(_PIECE_BYTES, now_ms)
+        moved = dirs.finish_move(partition.topic, partition.index, now_ms)
+        partition.replace_log(moved.log)
+        try:
+            dirs.leave(moved, partition.topic, partition.index, now_ms)
+        except OSError as error:
+            broker.partitions.directory_failed(moved.source, error)
+        log.info("moved a partition", extra={"partition": str(partition), "to": move.directory.path})
+
+    async def _pause(self, seconds: float) -> None:
+        waiting: asyncio.Future[None] = self._broker.loop.create_future()
+        timer = self._broker.loop.call_later(seconds, waiting.set_result, None)
+        try:
+            await waiting
+        finally:
+            timer.cancel()
+
+    def _failed(self, partition: Partition, move: Move[Log], error: StorageError) -> None:
+        """The disk that failed goes offline, and the move ends with it."""
+        partitions = self._broker.partitions
+        if error.path.startswith(move.directory.path + "/"):
+            partitions.directory_failed(move.directory, _cause(error))
+        else:
+            partitions.log_failed(partition, error)
+        partitions.dirs.cancel_move(partition.topic, partition.index)
+
+    async def _assign(self, partition: Partition, directory: LogDirectory) -> None:
+        """Tells the controller which directory has the partition, unless the metadata says so (KIP-858)."""
+        broker = self._broker
+        state = broker.image.partition_by_id(partition.topic_id, partition.index)
+        if state is None or state.directory_of(broker.node_id) == directory.directory_id:
+            return
+        topics = [TopicData(topic_id=partition.topic_id, partitions=[PartitionData(partition_index=partition.index)])]
+        request = AssignReplicasToDirsRequest(
+            broker_id=broker.node_id,
+            broker_epoch=broker.broker_epoch,
+            directories=[DirectoryData(id=directory.directory_id, topics=topics)],
+        )
+        try:
+            answer = await broker.controller.send(request, _ASSIGN_VERSION)
+        except RemoteError as error:
+            log.warning("the controller was not told of a move: %s", error, extra={"partition": str(partition)})
+            return
+        assert isinstance(answer, AssignReplicasToDirsResponse)
+
+
+def _cause(error: StorageError) -> OSError:
+    return error.__cause__ if isinstance(error.__cause__, OSError) else OSError(str(error))

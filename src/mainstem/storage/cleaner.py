@@ -1,0 +1,145 @@
+"""Which log is compacted next, and from where: Kafka's cleaner without its threads.
+
+The broker asks `choose` now and then, drives the `Cleaning` that `begin` returns, and hands it back to `end`. What
+`offsets` says, by partition, is the first dirty offset: what lies before it was cleaned. It is kept in the directory's
+`cleaner-offset-checkpoint`; one that is too low costs work, one that is too high would leave old values behind their
+tombstones. Therefore:
+
+- `end` moves it forward, after everything was swapped in; the file may follow at leisure.
+- `before_truncation` moves it back, and the file must be written before the log is cut (KAFKA-3330).
+- An offset outside its log counts for nothing: everything is dirty (KAFKA-8764).
+
+A log that cannot be cleaned (`uncleanable`, with the reason) is left alone until the broker starts again.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from mainstem.core.log.compaction import Cleanable, find_cleanable
+from mainstem.storage.checkpoint import TopicPartition
+from mainstem.storage.cleaning import Cleaning
+from mainstem.storage.cleaning_map import LOAD_FACTOR
+from mainstem.storage.errors import StorageError
+from mainstem.storage.log import Log
+from mainstem.storage.open_files import OpenFiles
+
+DEFAULT_BUFFER_BYTES: Final = 128 << 20
+"""`log.cleaner.dedupe.buffer.size`: what the map of a cleaning may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A log that is due to be cleaned."""
+
+    partition: TopicPartition
+    log: Log
+    cleanable: Cleanable
+
+
+class Cleaner:
+    def __init__(
+        self,
+        files: OpenFiles,
+        offsets: Mapping[TopicPartition, int],
+        buffer_bytes: int = DEFAULT_BUFFER_BYTES,
+        load_factor: float = LOAD_FACTOR,
+    ) -> None:
+        """`offsets` are those of the checkpoint files of all directories."""
+        self.offsets: dict[TopicPartition, int] = dict(offsets)
+        self.uncleanable: dict[TopicPartition, str] = {}
+        self.running: dict[TopicPartition, Cleaning] = {}
+        self._files = files
+        self._buffer_bytes = buffer_bytes
+        self._load_factor = load_factor
+
+    def examine(self, partition: TopicPartition, log: Log, now_ms: int) -> Candidate | None:
+        """The log as a candidate if it is due. May open segments to learn their timestamps, where lags are set."""
+        if not log.config.compact or log.failure is not None or log.is_closed:
+            return None
+        if partition in self.running or partition in self.uncleanable:
+            return None
+        try:
+            cleanable = find_cleanable(
+                log.segments,
+                log.log_start,
+                log.log_end,
+                log.last_stable_offset,
+                log.recovery_point,
+                self.offsets.get(partition),
+                log.config,
+                now_ms,
+            )
+        except StorageError as error:
+            self.uncleanable[partition] = str(error)
+            return None
+        if cleanable.was_reset:
+            self.offsets[partition] = cleanable.first_dirty
+        if not cleanable.is_due(log.config.min_cleanable_dirty_ratio):
+            return None
+        return Candidate(partition, log, cleanable)
+
+    def choose(self, logs: Mapping[TopicPartition, Log], now_ms: int) -> Candidate | None:
+        """The dirtiest of the logs that are due."""
+        best: Candidate | None = None
+        for partition, log in logs.items():
+            found = self.examine(partition, log, now_ms)
+            if found is not None and (best is None or found.cleanable.ratio > best.cleanable.ratio):
+                best = found
+        return best
+
+    def begin(self, candidate: Candidate, now_ms: int) -> Cleaning:
+        """One cleaning at a time for each log. `end` must follow, however it went."""
+        assert candidate.partition not in self.running
+        cleanable = candidate.cleanable
+        cleaning = Cleaning(
+            self._files,
+            candidate.log,
+            cleanable.first_dirty,
+            cleanable.end,
+            self._buffer_bytes,
+            self._load_factor,
+            now_ms,
+        )
+        self.running[candidate.partition] = cleaning
+        return cleaning
+
+    def end(self, partition: TopicPartition) -> bool:
+        """Takes note of what came of it; whether the checkpoint file should be written."""
+        cleaning = self.running.pop(partition)
+        cleaning.abort()
+        if cleaning.failure:
+            self.uncleanable[partition] = cleaning.failure
+        if not cleaning.is_done:
+            return False
+        self.offsets[partition] = cleaning.cleaned_to
+        return True
+
+    def before_truncation(self, partition: TopicPartition, log: Log, offset: int) -> bool:
+        """True: the checkpoint file must be on disk before the log is cut to `offset`, or to before the batch that
+        holds it. A cleaning that runs will notice by itself."""
+        cut = log.truncation_point(offset)
+        if self.offsets.get(partition, 0) <= cut:
+            return False
+        self.offsets[partition] = cut
+        return True
+
+    def forget(self, partition: TopicPartition) -> None:
+        """The partition was deleted or moved away; a cleaning that runs will notice that its log is closed."""
+        self.offsets.pop(partition, None)
+        self.uncleanable.pop(partition, None)
+
+    def checkpoint(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """What the checkpoint file of a directory with these partitions says."""
+        return {partition: self.offsets[partition] for partition in partitions if partition in self.offsets}
+
+    def clean(self, candidate: Candidate, now_ms: int) -> Cleaning:
+        """All of it at once. Blocks; for tests and tools."""
+        cleaning = self.begin(candidate, now_ms)
+        try:
+            while cleaning.turn(now_ms):
+                while cleaning.step():
+                    pass
+        finally:
+            self.end(candidate.partition)
+        return cleaning

@@ -1,0 +1,452 @@
+"""One cleaning of one log: builds the map of newest offsets, then writes groups of segments anew and swaps them in.
+
+The work is cut into small steps, so that it never holds up who produces or fetches:
+
+    while cleaning.turn(now_ms):        # on the event loop, short: pins files, swaps a finished group in
+        while cleaning.step():          # on the loop or in a thread: a bounded number of bytes and records
+            ...
+
+`step` touches only what `turn` pinned for it: inactive segments, which nobody writes to, and `.cleaned` files, which
+nobody else knows of. Where `blocks` says so the next step is an fsync and belongs in a thread; any other reads what
+may have to come from the disk, and computes.
+
+Rules:
+- Nothing is swapped in that is not wholly on disk (C6, `swapping`). What was swapped in stays, whatever comes after:
+  every group is sound by itself.
+- A cleaning whose log was truncated, closed or deleted, or that lost a segment to retention, ends without a trace
+  (`is_aborted`). A failed read or write fails the log (D5). Bytes that are no batch, or do not match their CRC, make
+  the log uncleanable (`failure`) and stay as they are: writing them anew would hide them behind a good CRC.
+- A batch whose records cannot be read though its CRC holds is kept whole and counted (`Stats.unreadable_batches`).
+- Records past what fits the map stay; the next cleaning goes on from there.
+"""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from mainstem.core.log.compaction import Aborted, TransactionTracker, group_segments, judge
+from mainstem.protocol.batch import BatchView
+from mainstem.protocol.errors import RemoteError
+from mainstem.storage import names
+from mainstem.storage.batch_filter import CHANGED, DROPPED, BatchFilter, map_keys
+from mainstem.storage.cleaning_map import CleaningMap
+from mainstem.storage.errors import StorageError
+from mainstem.storage.fs import File
+from mainstem.storage.log import Log
+from mainstem.storage.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
+from mainstem.storage.open_files import FileRef, OpenFiles
+from mainstem.storage.scan import BatchScan
+from mainstem.storage.segment import Segment
+from mainstem.storage.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
+from mainstem.storage.txn_index import AbortedTransaction
+
+STEP_BYTES: Final = 128 << 10
+STEP_RECORDS: Final = 512
+_BATCH_RECORDS: Final = 3
+"""What a batch costs by itself, counted in records."""
+
+_SEGMENTS_A_TURN: Final = 4
+"""How many segments' indexes one turn opens to learn their sizes."""
+
+_MAPPING: Final = 0
+_PLANNING: Final = 1
+_CLEANING: Final = 2
+_SYNCING: Final = 3
+_OVER: Final = 4
+
+
+class Stats:
+    """What a cleaning did so far."""
+
+    def __init__(self) -> None:
+        self.bytes_mapped: i64 = 0
+        self.bytes_read: i64 = 0
+        self.bytes_written: i64 = 0
+        self.records_read: i64 = 0
+        self.records_kept: i64 = 0
+        self.unreadable_batches: i64 = 0
+        self.map_utilization: float = 0.0
+
+    def __repr__(self) -> str:
+        return (
+            f"{self.records_kept} of {self.records_read} records kept, {self.bytes_read} bytes -> {self.bytes_written}"
+        )
+
+
+class Cleaning:
+    """Of everything from `first_dirty` to `end`, or as much of it as fits the map: `cleaned_to` says how far."""
+
+    def __init__(
+        self,
+        files: OpenFiles,
+        log: Log,
+        first_dirty: i64,
+        end: i64,
+        map_bytes: i64,
+        load_factor: float,
+        now_ms: i64,
+    ) -> None:
+        assert log.first_base_offset <= end <= log.active_segment.base_offset
+        self.log = log
+        self.first_dirty: i64 = first_dirty
+        self.end: i64 = end
+        self.cleaned_to: i64 = -1
+        """Where the next cleaning begins, once this one has come to its end."""
+        self.failure = ""
+        """Why this log cannot be cleaned, if it cannot."""
+        self.is_aborted = False
+        self.stats = Stats()
+        self._files = files
+        self._now_ms: i64 = now_ms
+        self._truncations: i64 = log.truncations
+        self._phase: i64 = _MAPPING
+        self._error: OSError | None = None
+        self._pins: list[FileRef] = []
+        segments = log.segments
+        self._sources = [
+            segment
+            for at, segment in enumerate(segments)
+            if segment.base_offset < end and segments[at + 1].base_offset > first_dirty
+        ]
+        self._at: i64 = -1
+        self._keys = CleaningMap(map_bytes, max(0, end - first_dirty), load_factor)
+        self._is_allocated = False
+        self._is_map_full = False
+        self._tracker = TransactionTracker()
+        self._filter = BatchFilter(self._keys, now_ms, log.config.delete_retention_ms)
+        self._index_bytes: list[tuple[int, int]] = []
+        self._groups: list[list[Segment]] = []
+        self._scan: BatchScan | None = None
+        self._target: Segment | None = None
+        self._to_sync: list[File] = []
+        self._buffers: list[bytes | memoryview] = []
+        self._views: list[BatchView] = []
+
+    def __repr__(self) -> str:
+        return f"Cleaning({self.log!r}, {self.first_dirty}..{self.end}: {self.stats!r})"
+
+    # -- on the loop ---------------------------------------------------------------------------------------------
+
+    @property
+    def is_over(self) -> bool:
+        return self._phase == _OVER
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it came to its end: `cleaned_to` is then the new first dirty offset."""
+        return self._phase == _OVER and not self.is_aborted and self.failure == ""
+
+    @property
+    def blocks(self) -> bool:
+        """Whether the next step waits for the disk to sync."""
+        return self._phase == _SYNCING
+
+    def turn(self, now_ms: i64) -> bool:
+        """True where steps follow; False when it is over. StorageError where the disk failed, and with it the log."""
+        if self._phase == _OVER:
+            return False
+        self._unpin()
+        if self.log.failure is not None or self.log.is_closed or self.log.truncations != self._truncations:
+            self.abort()
+            return False
+        try:
+            if self._error is not None:
+                raise self._error
+            if self.failure:
+                self._end()
+            elif self._phase == _MAPPING:
+                self._turn_mapping()
+            elif self._phase == _PLANNING:
+                self._turn_planning()
+            elif self._phase == _CLEANING:
+                self._turn_cleaning()
+            else:
+                self._swap(now_ms)
+        except OSError as error:
+            failure = self.log.fail(error)
+            self.abort()
+            raise failure from error
+        except StorageError as error:
+            if self.log.failure is not None:
+                self.abort()
+                raise
+            # An index or a header that cannot be: found while a segment was looked up.
+            self.failure = str(error)
+            self._unpin()
+            self._end()
+        return self._phase != _OVER
+
+    def abort(self) -> None:
+        """Ends it here, between two steps. What was swapped in stays; what was not is removed."""
+        if self._phase == _OVER:
+            return
+        self._unpin()
+        self.is_aborted = True
+        self._end()
+
+    def _end(self) -> None:
+        self._phase = _OVER
+        self.stats.map_utilization = self._keys.utilization
+        self._keys = CleaningMap(0, 0)
+        self._scan = None
+        target = self._target
+        self._target = None
+        if target is not None:
+            if self.log.failure is None:
+                target.remove_files()
+            else:
+                target.discard()
+
+    def _pin(self, ref: FileRef) -> File:
+        file = ref.pin()
+        self._pins.append(ref)
+        return file
+
+    def _unpin(self) -> None:
+        for ref in self._pins:
+            ref.unpin()
+        self._pins = []
+        self._scan = None
+
+    def _turn_mapping(self) -> None:
+        self._at += 1
+        if self._at == 0:
+            self._tracker.add_aborted(self._aborted_in(self.first_dirty, self.end))
+        if self._at == len(self._sources) or self._is_map_full:
+            self._begin_planning()
+            return
+        segment = self._sources[self._at]
+        found = segment.locate(self.first_dirty) if segment.base_offset < self.first_dirty else None
+        self._scan = BatchScan(self._pin(segment.log), 0 if found is None else found.position, segment.size)
+
+    def _begin_planning(self) -> None:
+        if not self._is_map_full:
+            self._keys.latest_offset = self.end - 1
+        self.cleaned_to = self._keys.latest_offset + 1
+        self._phase = _PLANNING
+        self._tracker = TransactionTracker()
+        upper: i64 = min(self.cleaned_to, self.end)
+        self._sources = [segment for segment in self.log.segments if segment.base_offset < upper]
+
+    def _turn_planning(self) -> None:
+        """Learns how large the indexes are, a few segments at a time, then says which segments become one."""
+        sizes = self._index_bytes
+        done = len(sizes)
+        for segment in self._sources[done : done + _SEGMENTS_A_TURN]:
+            segment.check_indexes()
+            offset_bytes: i64 = segment.offset_index.entries * OFFSET_ENTRY_BYTES
+            time_bytes: i64 = segment.time_index.entries * TIME_ENTRY_BYTES
+            sizes.append((offset_bytes, time_bytes))
+        if len(sizes) == len(self._sources):
+            self._groups = group_segments(self._sources, sizes, self.log.config, self.end)
+            self._phase = _CLEANING
+            self._begin_group()
+
+    def _begin_group(self) -> None:
+        if not self._groups:
+            self._end()
+            return
+        self._sources = self._groups.pop(0)
+        self._at = -1
+        if not self.log.holds(self._sources):
+            self.abort()
+            return
+        config = self.log.config
+        target = Segment(
+            self._files,
+            self.log.directory,
+            self._sources[0].base_offset,
+            config.index_interval_bytes,
+            config.segment_index_bytes,
+            0,
+            self._now_ms,
+            False,
+            names.CLEANED,
+        )
+        target.create()
+        self._target = target
+        self._turn_cleaning()
+
+    def _turn_cleaning(self) -> None:
+        self._at += 1
+        if self._at == len(self._sources):
+            self._begin_syncing()
+            return
+        segment = self._sources[self._at]
+        upper: i64 = (
+            self._sources[self._at + 1].base_offset if self._at + 1 < len(self._sources) else segment.read_next_offset()
+        )
+        self._tracker.add_aborted(self._aborted_in(segment.base_offset, upper))
+        target = self._target
+        assert target is not None
+        for ref in target.refs():
+            self._pin(ref)
+        self._scan = BatchScan(self._pin(segment.log), 0, segment.size)
+
+    def _begin_syncing(self) -> None:
+        target = self._target
+        assert target is not None
+        for first, last, producer_id, stable in self._tracker.take_kept():
+            target.txn_index.append(AbortedTransaction(producer_id, first, last, stable))
+        target.become_inactive()
+        self._to_sync = [self._pin(ref) for ref in target.refs()]
+        self._phase = _SYNCING
+
+    def _swap(self, now_ms: i64) -> None:
+        target = self._target
+        assert target is not None
+        if not self.log.holds(self._sources):
+            self.abort()
+            return
+        for ref in target.refs():
+            ref.synced_version = ref.version
+        self._target = None
+        self.log.replace_segments(self._sources, target, now_ms)
+        self._phase = _CLEANING
+        self._begin_group()
+
+    def _aborted_in(self, first: i64, upper: i64) -> list[Aborted]:
+        found = self.log.aborted_transactions(first, upper)
+        return [(each.first_offset, each.last_offset, each.producer_id, each.last_stable_offset) for each in found]
+
+    # -- anywhere ------------------------------------------------------------------------------------------------
+
+    def step(self, bytes_max: i64 = STEP_BYTES, records_max: i64 = STEP_RECORDS) -> bool:
+        """Does a little; False where `turn` is next. Failures wait for it too."""
+        try:
+            if self._phase == _MAPPING:
+                return self._step_mapping(bytes_max, records_max)
+            if self._phase == _CLEANING:
+                return self._step_cleaning(bytes_max, records_max)
+            if self._phase == _SYNCING:
+                return self._step_syncing()
+        except StorageError as error:
+            self.failure = str(error)
+        except OSError as error:
+            self._error = error
+        return False
+
+    def _next_batch(self, scan: BatchScan) -> BatchView | None:
+        if not scan.advance():
+            if scan.broken:
+                raise StorageError(self._path(), scan.broken, scan.next_position)
+            return None
+        batch = scan.batch
+        try:
+            batch.check(batch.end)
+        except RemoteError as error:
+            raise StorageError(self._path(), error.message, scan.position) from error
+        return batch
+
+    def _path(self) -> str:
+        return self._sources[self._at].log.path
+
+    def _step_mapping(self, bytes_max: i64, records_max: i64) -> bool:
+        if not self._is_allocated:
+            self._is_allocated = not self._keys.allocate()
+            return True
+        scan = self._scan
+        if scan is None:
+            return False
+        size: i64 = 0
+        records: i64 = 0
+        while size < bytes_max and records < records_max:
+            batch = self._next_batch(scan)
+            if batch is None:
+                return False
+            size += batch.size
+            records += batch.record_count + _BATCH_RECORDS
+            self.stats.bytes_mapped += batch.size
+            if not self._map_batch(batch):
+                self._is_map_full = True
+                return False
+        return True
+
+    def _map_batch(self, batch: BatchView) -> bool:
+        keys = self._keys
+        if batch.is_control:
+            self._tracker.is_spent_marker(batch)
+        elif not self._tracker.is_aborted_data(batch):
+            # Where not even the first batch fits whole, a part of it is taken, or the cleaner would never get on.
+            whole: bool = keys.latest_offset >= self.first_dirty
+            try:
+                if not map_keys(batch, keys, self.first_dirty, whole):
+                    return False
+            except RemoteError:
+                pass  # kept whole when its turn comes
+        if batch.last_offset >= self.first_dirty:
+            keys.latest_offset = batch.last_offset
+        return True
+
+    def _step_cleaning(self, bytes_max: i64, records_max: i64) -> bool:
+        scan = self._scan
+        if scan is None:
+            return False
+        size: i64 = 0
+        records: i64 = 0
+        more = True
+        while size < bytes_max and records < records_max:
+            batch = self._next_batch(scan)
+            if batch is None:
+                more = False
+                break
+            size += batch.size
+            records += batch.record_count + _BATCH_RECORDS
+            self._clean_batch(batch)
+        self._write()
+        return more
+
+    def _clean_batch(self, batch: BatchView) -> None:
+        stats = self.stats
+        stats.bytes_read += batch.size
+        stats.records_read += batch.record_count
+        verdict = judge(batch, self._tracker, self.log.producers.states, self.end, self._now_ms)
+        try:
+            outcome: i64 = self._filter.apply(batch, verdict)
+        except RemoteError:
+            stats.unreadable_batches += 1
+            stats.records_kept += batch.record_count
+            self._keep(batch)
+            return
+        stats.records_kept += self._filter.records_kept
+        if outcome == DROPPED:
+            return
+        if outcome == CHANGED:
+            self._keep(BatchView(self._filter.output, 0))
+        else:
+            self._keep(batch)
+
+    def _keep(self, batch: BatchView) -> None:
+        self._views.append(batch)
+        if batch.start == 0 and batch.size == len(batch.buffer):
+            self._buffers.append(batch.buffer)
+        else:
+            self._buffers.append(memoryview(batch.buffer)[batch.start : batch.end])
+
+    def _write(self) -> None:
+        """Writes what the step kept, in one go."""
+        views = self._views
+        if not views:
+            return
+        target = self._target
+        assert target is not None
+        size: i64 = 0
+        for view in views:
+            size += view.size
+            if not target.can_hold(view.last_offset):
+                raise StorageError(self._path(), f"offset {view.last_offset} does not fit {target!r}")
+        position: i64 = target.write(self._buffers, size)
+        for view in views:
+            target.index_batch(view, position)
+            position += view.size
+        self.stats.bytes_written += size
+        self._views = []
+        self._buffers = []
+
+    def _step_syncing(self) -> bool:
+        if self._to_sync:
+            self._to_sync.pop().sync()
+            return True
+        # The names, too: a `.cleaned` file that is there after a power cut undoes the swap, a missing one would not.
+        self._files.fs.sync_directory(self.log.directory)
+        return False

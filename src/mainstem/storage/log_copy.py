@@ -1,0 +1,70 @@
+"""Copies one log of a partition into another, while the first goes on: for a move between directories (KIP-113).
+
+Batches are copied as they are, with their offsets and epochs, so the copy's bytes are the log's; its segments may be
+cut elsewhere, and its indexes are its own. Rules:
+
+- The copy begins with the first whole batch; a log start inside a batch is set when the copy is complete.
+- Where the log was cut, or its start passed what was copied, the copy begins anew.
+- What may block is a `ReadJob` or a `Slice.read`, for a thread; the rest is the loop's.
+"""
+
+from typing import Final
+
+from mainstem.protocol.batch import BatchView
+from mainstem.storage.log import Log
+from mainstem.storage.reading import ReadJob, Slice
+
+_ANY_EPOCH: Final = 0x7FFFFFFF
+
+
+class LogCopy:
+    def __init__(self, source: Log, target: Log) -> None:
+        self.source = source
+        self.target = target
+
+    @property
+    def lag(self) -> int:
+        """How many offsets are missing; 0 when all is there."""
+        return max(self.source.log_end - self.target.log_end, 0)
+
+    def begin_read(self, max_bytes: int, now_ms: int) -> ReadJob | Slice:
+        """Looks for what comes next in the source."""
+        source, target = self.source, self.target
+        if self._has_parted():
+            target.truncate_fully_and_start_at(source.log_start, now_ms)
+        return source.begin_read(max(target.log_end, source.log_start), max_bytes, source.log_end)
+
+    def _has_parted(self) -> bool:
+        source, target = self.source, self.target
+        if target.log_end > source.log_end or target.log_end < source.log_start:
+            return True
+        return target.size > 0 and source.epoch_for(target.log_end - 1) != target.epochs.latest
+
+    def append(self, data: bytes, now_ms: int) -> None:
+        """Takes what was read; nothing, where the source has no batch from there to its end."""
+        source, target = self.source, self.target
+        if not data:
+            target.truncate_fully_and_start_at(source.log_end, now_ms)
+        else:
+            first = BatchView(data, 0).base_offset
+            if target.size == 0 and first != target.log_end:
+                target.truncate_fully_and_start_at(first, now_ms)
+            target.append_as_follower(data, 0, len(data), _ANY_EPOCH, now_ms)
+        target.update_high_watermark(source.high_watermark)
+
+    def complete(self, max_bytes: int, now_ms: int) -> None:
+        """Copies all that is missing, now, and makes both durable. Blocks."""
+        source, target = self.source, self.target
+        while self.lag:
+            step = self.begin_read(max_bytes, now_ms)
+            while isinstance(step, ReadJob):
+                step.run()
+                step = source.finish_read(step)
+            data = step.read()
+            step.release()
+            self.append(data, now_ms)
+        target.update_high_watermark(source.high_watermark)
+        if source.log_start > target.log_start:
+            target.advance_log_start(source.log_start)
+        source.flush(now_ms)
+        target.flush(now_ms)

@@ -1,0 +1,32 @@
+"""Putting a cleaned segment in the place of those it was made from, so that no crash leaves a mixture (C6).
+
+Kafka's names and order, with the directory synced between the steps, because a power cut keeps any of the renames
+after the last sync and loses any other:
+
+1. The cleaner has written `.cleaned` files and synced them and their names. Until here a crash takes them away.
+2. They become `.swap`, and that is synced: from here on the new segment wins. Where a crash kept only some of these
+   renames there still is a `.cleaned` file, and everything is taken away.
+3. The old files become `.deleted`, synced: no old segment may be seen beside the new one, which holds its offsets.
+4. The new `.log` gets its name, synced: as long as a `.log.swap` is there, any index under a plain name is an old one.
+5. The indexes get theirs. A crash may keep any of these renames, `recovery` makes the others.
+
+(KAFKA-2118, KAFKA-6264, KAFKA-12520 are about crashes between these.)
+"""
+
+from mainstem.storage import names
+from mainstem.storage.fs import FileSystem
+from mainstem.storage.segment import Segment
+
+
+def swap_files(fs: FileSystem, directory: str, old: list[Segment], new: Segment) -> None:
+    """Steps 2 to 5. OSError leaves it to the next start to finish or undo them."""
+    new.change_suffix(names.CLEANED, names.SWAP)
+    fs.sync_directory(directory)
+    for segment in old:
+        segment.add_suffix(names.DELETED)
+    fs.sync_directory(directory)
+    new.log.rename(fs, new.log.path.removesuffix(names.SWAP))
+    fs.sync_directory(directory)
+    for ref in new.refs():
+        if ref is not new.log:
+            ref.rename(fs, ref.path.removesuffix(names.SWAP))

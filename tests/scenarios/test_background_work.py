@@ -1,0 +1,92 @@
+"""What a node does by itself while it serves: compaction and retention."""
+
+import asyncio
+from pathlib import Path
+
+from mainstem.broker.app import Broker
+from mainstem.protocol.batch import iterate_batches
+from mainstem.protocol.builder import BatchBuilder
+from mainstem.protocol.messages.k00_produce import ProduceResponse
+from mainstem.protocol.messages.k19_create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from mainstem.protocol.records import Record, iterate_records
+from tests.support.raw import Peer, produce_request, run_with_node
+
+
+async def create_topic(peer: Peer, name: str, **configs: str) -> None:
+    request = CreateTopicsRequest(
+        topics=[
+            CreatableTopic(
+                name=name,
+                num_partitions=1,
+                replication_factor=1,
+                assignments=[],
+                configs=[
+                    CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()
+                ],
+            )
+        ]
+    )
+    answer = await peer.ask(request, 7, CreateTopicsResponse)
+    assert answer.topics[0].error_code == 0, answer
+
+
+async def write(peer: Peer, topic: str, key: bytes, value: bytes | None, at_ms: int) -> None:
+    builder = BatchBuilder()
+    builder.append(at_ms, key, value)
+    answer = await peer.ask(produce_request(topic, builder.build()), 9, ProduceResponse)
+    assert answer.responses[0].partition_responses[0].error_code == 0, answer
+
+
+async def read_all(peer: Peer, topic: str, offset: int = 0) -> list[Record]:
+    """Everything up to the high watermark; one answer holds what one segment has."""
+    records: list[Record] = []
+    while True:
+        found = await peer.fetch(topic, offset)
+        assert found.error_code == 0
+        data = found.records or b""
+        for batch in iterate_batches(data, 0, len(data)):
+            records += [record for record in iterate_records(batch) if record.offset >= offset]
+            offset = batch.next_offset
+        if not data or offset >= found.high_watermark:
+            return records
+
+
+def test_a_compacted_topic_keeps_the_newest_value_of_each_key_while_it_is_written(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await create_topic(peer, "table", cleanup_policy="compact", min_cleanable_dirty_ratio="0.01", segment_ms="1")
+        newest: dict[bytes | None, bytes] = {}
+        for count in range(300):
+            key, value = b"%d" % (count % 7), b"%d" % count
+            await write(peer, "table", key, value, node.clock.wall_ms())
+            newest[key] = value
+        deadline = asyncio.get_running_loop().time() + 15
+        while len(await read_all(peer, "table", node.partitions.find("table", 0).log.log_start)) > 60:
+            assert asyncio.get_running_loop().time() < deadline, "nothing was compacted"
+            await asyncio.sleep(0.05)
+        records = await read_all(peer, "table", node.partitions.find("table", 0).log.log_start)
+        offsets = [record.offset for record in records]
+        assert offsets == sorted(set(offsets))
+        assert {record.key: record.value for record in records} == newest
+
+    run_with_node(tmp_path, scenario, log_cleaner_backoff_ms="20")
+
+
+def test_old_segments_go_and_the_log_start_follows(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await create_topic(peer, "recent", retention_ms="3600000", segment_ms="1")
+        long_ago = node.clock.wall_ms() - 7_200_000
+        for count in range(10):
+            await write(peer, "recent", b"k", b"old %d" % count, long_ago + count)
+        await write(peer, "recent", b"k", b"new", node.clock.wall_ms())
+        deadline = asyncio.get_running_loop().time() + 15
+        while node.partitions.find("recent", 0).log.log_start < 10:
+            assert asyncio.get_running_loop().time() < deadline, "nothing was deleted"
+            await asyncio.sleep(0.02)
+        assert [record.value for record in await read_all(peer, "recent", 10)] == [b"new"]
+
+    run_with_node(tmp_path, scenario, log_retention_check_interval_ms="20")

@@ -1,0 +1,281 @@
+"""A partition that moves to another directory: what the copy holds, and what a crash at any step leaves."""
+
+from random import Random
+
+import pytest
+
+from mainstem.protocol.batch import BatchView
+from mainstem.sim.disk import SimDisk
+from mainstem.sim.faults import Effect, Fault
+from mainstem.storage.errors import StorageError
+from mainstem.storage.log import Log
+from mainstem.storage.log_copy import LogCopy
+from mainstem.storage.log_dirs import LogDirs, LogPlace
+from mainstem.storage.meta_properties import MetaProperties, write_meta_properties
+from mainstem.storage.open_files import OpenFiles
+from mainstem.storage.reading import ReadJob
+from mainstem.storage.recovery import open_log
+from tests.support import logs
+from tests.support.logs import NOW_MS, append, batch, open_in, read_all
+
+CLUSTER = "cluster"
+TOPIC_ID = bytes(range(16))
+SOURCE_ID, TARGET_ID = b"a" * 16, b"b" * 16
+PIECE = 300
+
+
+def bytes_of(batches: list[BatchView]) -> bytes:
+    return b"".join(bytes(each.buffer[each.start : each.end]) for each in batches)
+
+
+def new_pair(**settings: int) -> tuple[SimDisk, Log, Log]:
+    disk = logs.new_disk()
+    config = logs.config(segment_bytes=500, **settings)
+    return disk, open_in(disk, config), open_in(disk, config, directory="/other/orders-0")
+
+
+def copy_all(copy: LogCopy) -> None:
+    """A piece at a time, as the broker does it."""
+    for _ in range(1000):
+        if not copy.lag:
+            return
+        step = copy.begin_read(PIECE, NOW_MS)
+        while isinstance(step, ReadJob):
+            step.run()
+            step = copy.source.finish_read(step)
+        data = step.read()
+        step.release()
+        copy.append(data, NOW_MS)
+    pytest.fail("the copy does not catch up")
+
+
+def test_a_copy_holds_the_same_bytes_offsets_epochs_and_producers() -> None:
+    _, source, target = new_pair()
+    for number in range(20):
+        append(source, batch(b"x" * 50, producer_id=7, epoch=0, sequence=number), leader_epoch=number // 7)
+    copy = LogCopy(source, target)
+    copy_all(copy)
+    assert bytes_of(read_all(target)) == bytes_of(read_all(source))
+    assert (target.log_start, target.log_end, target.high_watermark) == (0, 20, 20)
+    assert [target.epoch_for(offset) for offset in range(20)] == [source.epoch_for(offset) for offset in range(20)]
+    producer = target.producers.states.get(7)
+    assert producer is not None
+    assert producer.last_sequence == 19
+
+
+def test_what_is_appended_meanwhile_is_copied_too() -> None:
+    _, source, target = new_pair()
+    copy = LogCopy(source, target)
+    for number in range(10):
+        append(source, batch(b"x" * 50, b"y"))
+        if number % 3 == 0:
+            copy_all(copy)
+    append(source, batch(b"last"))
+    copy.complete(PIECE, NOW_MS)
+    assert copy.lag == 0
+    assert bytes_of(read_all(target)) == bytes_of(read_all(source))
+    assert source.recovery_point == target.recovery_point == 21
+
+
+def test_a_log_start_inside_a_batch_is_kept() -> None:
+    _, source, target = new_pair()
+    append(source, batch(b"0", b"1"))
+    append(source, batch(b"2", b"3", b"4", b"5"))
+    source.advance_log_start(4)
+    copy = LogCopy(source, target)
+    copy_all(copy)
+    copy.complete(PIECE, NOW_MS)
+    assert (target.log_start, target.log_end) == (4, 6)
+    assert [each.base_offset for each in read_all(target)] == [2]
+
+
+def test_a_copy_begins_anew_where_retention_has_passed_it() -> None:
+    _, source, target = new_pair()
+    for _ in range(10):
+        append(source, batch(b"x" * 50))
+    copy = LogCopy(source, target)
+    found = source.read(0, PIECE, source.log_end)
+    copy.append(found.read(), NOW_MS)
+    found.release()
+    assert target.log_end < 8
+    source.advance_log_start(8)
+    copy_all(copy)
+    assert (target.log_start, target.log_end) == (8, 10)
+    source.advance_log_start(10)
+    append(source, batch(b"more"))
+    copy_all(copy)
+    assert target.log_end == 11
+
+
+def test_a_copy_begins_anew_where_the_log_was_cut() -> None:
+    _, source, target = new_pair()
+    for _ in range(10):
+        append(source, batch(b"old"), leader_epoch=1)
+    copy = LogCopy(source, target)
+    copy_all(copy)
+    source.truncate_to(5, NOW_MS)
+    for _ in range(7):
+        append(source, batch(b"new"), leader_epoch=2)
+    copy_all(copy)
+    assert bytes_of(read_all(target)) == bytes_of(read_all(source))
+
+
+@pytest.mark.parametrize("start", [0, 100])
+def test_an_empty_log_is_copied(start: int) -> None:
+    _, source, target = new_pair()
+    if start:
+        source.truncate_fully_and_start_at(start, NOW_MS)
+    copy = LogCopy(source, target)
+    copy_all(copy)
+    copy.complete(PIECE, NOW_MS)
+    assert (target.log_start, target.log_end) == (start, start)
+
+
+# Moves
+
+
+def new_disk() -> SimDisk:
+    disk = SimDisk(Random(1), lambda: NOW_MS)
+    for path, directory_id in (("/a", SOURCE_ID), ("/b", TARGET_ID)):
+        disk.make_directories(path)
+        write_meta_properties(disk, path, MetaProperties(CLUSTER, 1, directory_id), now_ms=0)
+    return disk
+
+
+def new_dirs(disk: SimDisk) -> LogDirs[Log]:
+    files = OpenFiles(disk, 1000)
+    config = logs.config(segment_bytes=500)
+
+    def opened(place: LogPlace) -> Log:
+        return open_log(
+            files,
+            place.folder,
+            config,
+            NOW_MS,
+            place.log_start,
+            place.recovery_point,
+            place.high_watermark,
+            place.clean,
+        )
+
+    dirs: LogDirs[Log] = LogDirs(disk, Random(2), ["/a", "/b"], CLUSTER, 1, opened)
+    for _ in dirs.load(NOW_MS, lambda topic, partition: SOURCE_ID):
+        pass
+    return dirs
+
+
+def filled(dirs: LogDirs[Log]) -> Log:
+    log = dirs.create("t", 0, TOPIC_ID, is_new=True, directory_id=SOURCE_ID)
+    for number in range(12):
+        append(log, batch(b"x" * 40, b"%d" % number))
+    log.flush(NOW_MS)
+    return log
+
+
+def move(dirs: LogDirs[Log]) -> Log:
+    begun = dirs.begin_move("t", 0, dirs.directories[1])
+    copy = LogCopy(dirs.logs["t", 0], begun.log)
+    copy_all(copy)
+    copy.complete(PIECE, NOW_MS)
+    moved = dirs.finish_move("t", 0, NOW_MS)
+    dirs.leave(moved, "t", 0, NOW_MS)
+    return moved.log
+
+
+def test_a_moved_partition_lives_in_its_new_directory_alone() -> None:
+    disk = new_disk()
+    dirs = new_dirs(disk)
+    log = filled(dirs)
+    log.advance_log_start(3)
+    expected = bytes_of(read_all(log))
+    new = move(dirs)
+    home = dirs.directory_of("t", 0)
+    assert home is not None
+    assert home.path == "/b"
+    assert dirs.logs["t", 0] is new
+    assert new.directory == "/b/t-0"
+    assert (bytes_of(read_all(new)), new.log_start) == (expected, 3)
+    assert dirs.topic_id("t", 0) == TOPIC_ID
+    append(new, batch(b"after"))
+    assert dirs.remove_deleted(NOW_MS + 60_000) == 1
+    assert not [name for name in disk.list_directory("/a") if name.startswith("t-")]
+    disk.power_loss_keeping({})
+    again = new_dirs(disk).logs["t", 0]
+    assert (again.log_start, again.log_end >= 24) == (3, True)
+
+
+def test_a_crash_at_any_step_of_a_move_loses_nothing() -> None:
+    disk = new_disk()
+    dirs = new_dirs(disk)
+    expected = bytes_of(read_all(filled(dirs)))
+    images: list[SimDisk] = []
+
+    def fork(operation: str, path: str, position: int, size: int) -> None:
+        if operation not in ("read", "open", "list"):
+            images.append(disk.fork())
+
+    disk.on_operation = fork
+    move(dirs)
+    disk.on_operation = None
+    images.append(disk.fork())
+    assert len(images) > 40
+    rng = Random(3)
+    for image in images:
+        for attempt in range(3):
+            crashed = image.fork()
+            if attempt == 0:
+                crashed.kill()
+            elif attempt == 1:
+                crashed.power_loss_keeping({})
+            else:
+                crashed.power_loss(rng)
+            again = new_dirs(crashed)
+            assert not again.failed_logs
+            assert bytes_of(read_all(again.logs["t", 0])) == expected
+            folders = [name for path in ("/a", "/b") for name in crashed.list_directory(path) if name == "t-0"]
+            assert folders == ["t-0"]
+
+
+def test_an_interrupted_move_is_remembered_and_its_copy_removed() -> None:
+    disk = new_disk()
+    dirs = new_dirs(disk)
+    filled(dirs)
+    dirs.begin_move("t", 0, dirs.directories[1])
+    dirs.close(broker_epoch=1, now_ms=NOW_MS)
+    again = new_dirs(disk)
+    assert again.interrupted_moves == {("t", 0): again.directories[1]}
+    assert again.logs["t", 0].log_end == 24
+    assert again.remove_deleted(NOW_MS) == 1
+    assert not [name for name in disk.list_directory("/b") if name.startswith("t-")]
+
+
+def test_a_move_ends_with_its_partition_and_with_its_disk() -> None:
+    disk = new_disk()
+    dirs = new_dirs(disk)
+    filled(dirs)
+    dirs.begin_move("t", 0, dirs.directories[1])
+    dirs.delete("t", 0, NOW_MS)
+    assert not dirs.moves
+    filled(dirs)
+    dirs.begin_move("t", 0, dirs.directories[1])
+    dirs.take_offline(dirs.directories[1], OSError("gone"))
+    assert not dirs.moves
+    assert dirs.logs["t", 0].log_end == 24
+
+
+def test_a_failing_target_leaves_the_partition_where_it_is() -> None:
+    disk = new_disk()
+    dirs = new_dirs(disk)
+    log = filled(dirs)
+    disk.faults.append(Fault(Effect.FAIL, "rename", "/b"))
+    with pytest.raises(StorageError):
+        move(dirs)
+    dirs.take_offline(dirs.directories[1], OSError("gone"))
+    assert dirs.logs["t", 0] is log
+    append(log, batch(b"still served"))
+
+
+def test_a_name_too_long_for_a_copy_cannot_move() -> None:
+    dirs = new_dirs(new_disk())
+    assert dirs.can_move("t" * 213, 0)
+    assert not dirs.can_move("t" * 214, 0)
