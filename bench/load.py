@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from uuid import uuid4
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from bench.systems import System
 
@@ -65,7 +65,7 @@ def produce(system: System, topic: str, records: int, size: int) -> tuple[float,
     producer = Producer({"bootstrap.servers": system.bootstrap, **_PRODUCER})
     producer.list_topics(topic, timeout=DEADLINE_S)
     value = bytes(size)
-    batch = [{"value": value}] * 5000
+    batch: list[dict[str, object]] = [{"value": value}] * 5000
     cpu = system.cpu_s()
     began = time.perf_counter()
     sent = 0

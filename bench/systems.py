@@ -13,8 +13,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 
-import mainstem
 from tests.support.kafka import Kafka, KafkaNode, free_port
+
+import mainstem
 
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 120.0
