@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from mainstem.broker.drivers.quorum import FOLDER
+from mainstem.core.controller.image import ClusterImage
 from mainstem.protocol.batch import iterate_batches
 from mainstem.protocol.errors import ErrorCode
 from mainstem.protocol.messages.k19_create_topics import CreateTopicsResponse
@@ -22,6 +23,7 @@ from mainstem.protocol.records import iterate_records
 from mainstem.protocol.rpc import decode_response, encode_request
 from mainstem.protocol.schema import Message
 from mainstem.protocol.uuids import uuid_to_text
+from mainstem.storage.metadata_snapshot import find_snapshots
 from mainstem.storage.posix import PosixFileSystem
 from tests.compat.controller_requests import all_cases, create, topic
 from tests.support.kafka import Kafka, KafkaNode
@@ -232,3 +234,21 @@ def test_we_open_kafkas_directory(kafka: Kafka, tmp_path: Path, clean: bool) -> 
     with node:
         assert topics_of(node) == {"theirs": 4, "ours": 3}
         node.stop()
+
+
+def test_kafkas_snapshots_hold_what_its_log_says(kafka: Kafka, tmp_path: Path) -> None:
+    with KafkaNode(kafka, tmp_path, {"metadata.log.max.record.bytes.between.snapshots": "1500"}) as node:
+        controller = Kafkas(tmp_path)
+        for _, request, version in all_cases():
+            controller.ask(request, version)
+        controller.close()
+        node.stop()
+    replayed = ClusterImage()
+    replayed.replay_all(written(node.data))
+    snapshots = find_snapshots(PosixFileSystem(), str(node.data / FOLDER))
+    assert len(snapshots) > 1
+
+    async def load(loop: asyncio.AbstractEventLoop) -> list[bytes]:
+        return list(MetadataNode(loop, PosixFileSystem(), str(node.data)).image.encoded_records())
+
+    assert run(load) == list(replayed.encoded_records())

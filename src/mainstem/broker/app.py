@@ -13,6 +13,7 @@ from random import Random
 from mainstem.broker.apis import served
 from mainstem.broker.clock import Clock
 from mainstem.broker.config import BrokerConfig, Endpoint
+from mainstem.broker.drivers.assignments import DirectoryAssignments
 from mainstem.broker.drivers.compaction import Compaction
 from mainstem.broker.drivers.controller import (
     ActiveController,
@@ -107,14 +108,16 @@ class Broker:
         self.log_moves = LogMoves(self)
         self.housekeeping = Housekeeping(loop, clock, config, self.partitions)
         self.compaction = Compaction(loop, clock, config, self.partitions)
-        self.metadata_listeners: list[MetadataListener] = [self.groups.follow, self.compaction.follow]
+        self.assignments = DirectoryAssignments(self)
+        self.metadata_listeners: list[MetadataListener] = [
+            self.groups.follow,
+            self.compaction.follow,
+            self.assignments.follow,
+        ]
         """Told of each change, in order, after the partitions have followed it."""
-        self.groups = Groups(self)
-        self.metadata_listeners.append(self.groups.follow)
         self._router = Router(self, served())
         self._shared = SharedBuffer()
         self._listeners: dict[str, Listener] = {}
-        self._topics_awaited: dict[str, list[asyncio.Future[None]]] = {}
 
     # Start and stop
 
@@ -140,11 +143,12 @@ class Broker:
                 rack=self.config.get("broker.rack"),
                 previous_epoch=self.partitions.dirs.previous_broker_epoch,
             ),
-            lambda: self._quorum.published_end - 1,
+            lambda: self._quorum.followed_end - 1,
             heartbeat_interval_ms=self.config.get_int("broker.heartbeat.interval.ms", at_least=1),
         )
         self.broker_epoch = await self._lifecycle.register()
         await self._lifecycle.unfence()
+        await self.caught_up()
         await self.serve()
         self.housekeeping.start()
         self.compaction.start()
@@ -168,6 +172,7 @@ class Broker:
         await self.compaction.stop()
         await self.housekeeping.stop()
         await self.log_moves.stop()
+        self.assignments.stop()
         self._controller.stop()
         await self._quorum.stop()
         await self.partitions.close(self.broker_epoch)
@@ -181,17 +186,10 @@ class Broker:
         await self.partitions.apply(image, delta)
         for listener in self.metadata_listeners:
             listener(image, delta)
-        for topic in [name for name in self._topics_awaited if name in image.topics]:
-            for waiting in self._topics_awaited.pop(topic):
-                if not waiting.done():
-                    waiting.set_result(None)
 
-    async def caught_up_with_topic(self, topic: str) -> None:
-        """Returns when the metadata followed so far has the topic."""
-        if topic not in self.image.topics:
-            waiting = self.loop.create_future()
-            self._topics_awaited.setdefault(topic, []).append(waiting)
-            await waiting
+    async def caught_up(self) -> None:
+        """Returns when this broker has followed all metadata that is committed now: what was created can be used."""
+        await self._quorum.caught_up()
 
     def nodes(self, listener_name: str) -> list[tuple[int, str, int, str | None]]:
         """The brokers that clients of a listener may connect to: id, host, port, rack."""

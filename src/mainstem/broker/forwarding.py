@@ -28,4 +28,6 @@ async def forward(
     except RemoteError as error:
         return error
     assert isinstance(answer, response), f"{type(request).__name__} was answered with {type(answer).__name__}"
+    # Whoever asked sees on this broker at once what the controller has done, and need not ask again.
+    await broker.caught_up()
     return answer

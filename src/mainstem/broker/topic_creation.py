@@ -56,7 +56,7 @@ class TopicCreation:
         if code is ErrorCode.TOPIC_ALREADY_EXISTS:
             code = ErrorCode.NONE
         if code is ErrorCode.NONE:
-            await self._broker.caught_up_with_topic(topic)
+            await self._broker.caught_up()
         return code
 
     def _described(self, topic: str) -> CreatableTopic:

@@ -73,6 +73,9 @@ class Cleaner:
         except StorageError as error:
             self.uncleanable[partition] = str(error)
             return None
+        except OSError as error:
+            log.fail(error)
+            return None
         if cleanable.was_reset:
             self.offsets[partition] = cleanable.first_dirty
         if not cleanable.is_due(log.config.min_cleanable_dirty_ratio):

@@ -191,11 +191,14 @@ class Cleaning:
         self._scan = None
         target = self._target
         self._target = None
-        if target is not None:
-            if self.log.failure is None:
+        if target is None:
+            return
+        target.discard()
+        if self.log.failure is None:
+            try:
                 target.remove_files()
-            else:
-                target.discard()
+            except OSError as error:
+                self.log.fail(error)
 
     def _pin(self, ref: FileRef) -> File:
         file = ref.pin()
@@ -320,8 +323,8 @@ class Cleaning:
                 return self._step_cleaning(bytes_max, records_max)
             if self._phase == _SYNCING:
                 return self._step_syncing()
-        except StorageError as error:
-            self.failure = str(error)
+        except StorageError as broken:
+            self.failure = str(broken)
         except OSError as error:
             self._error = error
         return False

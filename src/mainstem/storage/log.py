@@ -453,7 +453,8 @@ class Log(ReadableLog):
         job.snapshots = self.producers.take_unsynced()
         job.has_new_names = len(job.snapshots) > 0
         try:
-            at: i64 = max(self._segments.floor(self.recovery_point), 0)
+            # One before the recovery point, too: recovery wrote its indexes anew, though its batches are durable.
+            at: i64 = max(self._segments.floor(self.recovery_point - 1), 0)
             while at < len(self._segments):
                 segment = self._segments.at(at)
                 at += 1

@@ -83,6 +83,7 @@ class _Loader:
         self._files = files
         self._fs = files.fs
         self._jitter = jitter
+        self._kafka_left = False
 
     def load(self, clean: bool, high_watermark: i64) -> Log:
         self._finish_leftovers()
@@ -233,6 +234,7 @@ class _Loader:
         self.segments = self.segments[count:]
 
     def _recover(self) -> None:
+        self._kafka_left = self._is_preallocated(self.segments[-1])
         first: i64 = len(self.segments) - 1
         while first > 0 and self.segments[first].base_offset > self.recovery_point:
             first -= 1
@@ -255,15 +257,30 @@ class _Loader:
                 self._remove_from(at)
                 break
 
+    def _is_preallocated(self, segment: Segment) -> bool:
+        """Whether the segment's index has the size and the zeros that only a running Kafka gives it."""
+        index = segment.offset_index
+        path = index.ref.path
+        size: i64 = index.max_entries * index.entry_bytes
+        if size == 0 or not self._fs.exists(path) or self._fs.file_size(path) != size:
+            return False
+        file = index.ref.pin()
+        try:
+            return not any(file.read_at(size - index.entry_bytes, index.entry_bytes))
+        finally:
+            index.ref.unpin()
+
     def _may_follow(self, segment: Segment) -> bool:
         """Whether a segment may begin past where the one before it ends.
 
-        Compaction leaves such gaps, and below the recovery point all is as it was. Otherwise a segment is missing,
-        or the end of one, and what comes after is no prefix of what was written.
+        Compaction leaves such gaps, below the recovery point, where all is as it was. Past it nothing is compacted
+        and every segment begins where the one before it ends; so a segment is missing, or the end of one, and what
+        comes after is no prefix of what was written. Kafka may compact past the recovery point that it last wrote
+        down, and its gaps are let be.
         """
         if segment.base_offset < self.log_end:
             raise StorageError(segment.log.path, f"the segment before it goes on to offset {self.log_end}")
-        return self.config.compact or self.log_end < self.recovery_point
+        return self.log_end < self.recovery_point or (self.config.compact and self._kafka_left)
 
     def _recover_segment(self, segment: Segment) -> bool:
         """Checks every batch and writes what is kept beside them anew; whether the segment was cut."""

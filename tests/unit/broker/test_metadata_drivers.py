@@ -178,6 +178,24 @@ def test_a_snapshot_shortens_the_next_start_and_old_ones_go(tmp_path: Path) -> N
     assert run(fill) == run(check)
 
 
+def test_a_snapshot_is_named_by_the_epoch_of_what_it_covers(tmp_path: Path) -> None:
+    fs = PosixFileSystem()
+
+    async def live(loop: asyncio.AbstractEventLoop) -> None:
+        # Due at once: the first thing that the second life does.
+        node = MetadataNode(loop, fs, str(tmp_path), metadata_log_max_record_bytes_between_snapshots="1500")
+        await node.start()
+        await create_topic(node, "orders")
+        await node.quorum.caught_up()
+        for one in node.quorum.snapshots[1:]:
+            assert one.epoch == node.quorum._opened.epoch_for(one.end_offset - 1), one
+        node.abandon()
+
+    for _ in range(4):
+        run(live)
+    assert len(find_snapshots(fs, str(tmp_path / FOLDER))) > 1
+
+
 def test_a_damaged_snapshot_is_passed_over_for_an_older_one(tmp_path: Path) -> None:
     fs = PosixFileSystem()
 
@@ -328,3 +346,30 @@ def test_the_quorum_describes_itself() -> None:
         node.abandon()
 
     run(work)
+
+
+def test_syncs_in_threads_snapshots_and_requests_do_not_disturb_each_other(tmp_path: Path) -> None:
+    fs = PosixFileSystem()
+
+    async def live() -> list[bytes]:
+        loop = asyncio.get_running_loop()
+        node = MetadataNode(
+            loop,
+            fs,
+            str(tmp_path),
+            metadata_log_max_record_bytes_between_snapshots="3000",
+            metadata_max_retention_bytes="20000",
+        )
+        await node.start()
+        for turn in range(10):
+            codes = await asyncio.gather(*(create_topic(node, f"t-{turn}-{number}", 3) for number in range(20)))
+            assert set(codes) == {ErrorCode.NONE}
+        await node.stop()
+        assert not node.failures
+        assert len(node.image.topics) == 200
+        return records_of(node.image)
+
+    async def check() -> list[bytes]:
+        return records_of(MetadataNode(asyncio.get_running_loop(), fs, str(tmp_path)).image)
+
+    assert asyncio.run(live()) == asyncio.run(check())

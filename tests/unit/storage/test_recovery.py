@@ -276,7 +276,7 @@ def test_leftovers_are_finished_or_undone(leave: Callable[[SimDisk], None], expe
         append(log, batch(b"%02d" % number))
     log.close(NOW_MS)
     leave(disk)
-    log = open_in(disk, settings, clean=clean, recovery_point=14 if clean else 0)
+    log = open_in(disk, settings, clean=clean, recovery_point=14)
     assert [found.base_offset for found in read_all(log)] == expected
     assert all(entry.rpartition(".")[2] in ("log", "index", "timeindex", "snapshot") or "." not in entry
                for entry in disk.list_directory(DIRECTORY))  # fmt: skip
@@ -311,6 +311,21 @@ def test_a_crash_at_any_change_during_recovery_loses_nothing_more() -> None:
         disk.after_change = None
         disk.kill()
         assert offsets(disk) == list(range(13)), stop
+
+
+@pytest.mark.parametrize("kafka", [False, True])
+def test_a_gap_past_the_recovery_point_is_a_lost_end_unless_kafka_compacted_there(kafka: bool) -> None:
+    disk = new_disk()
+    settings = config(segment_bytes=SIZE * 4, segment_index_bytes=800, cleanup_policy="compact")
+    log = open_in(disk, settings)
+    for number in range(10):
+        append(log, batch(b"%02d" % number))
+    disk.kill()
+    disk.cut_file(path(4, ".log"), SIZE * 2)
+    if kafka:  # which keeps the active segment's index at its full size while it runs
+        disk.open(path(8, ".index")).truncate(800)
+    log = open_in(disk, settings)
+    assert [found.base_offset for found in read_all(log)] == [0, 1, 2, 3, 4, 5] + ([8, 9] if kafka else [])
 
 
 def test_what_a_dead_process_left_unsynced_is_covered_by_the_next_flush() -> None:

@@ -5,8 +5,7 @@ Rules:
   thread, one sync at a time: what comes meanwhile shares the next one.
 - Committed records are published in order, by one task: first to `image`, then to whoever follows it.
 - A start loads the newest whole snapshot and replays what follows it in the log. Nothing below that snapshot is ever
-  cut, and nothing is deleted that the oldest snapshot kept does not cover (R8, KAFKA-14238).
-- A segment is rolled with each snapshot, so that recovery after a crash reads only what came after it.
+  cut. `metadata_snapshots` says when one is taken and what goes then.
 - The first failure of the metadata directory is fatal: `on_fatal` is called once, and nothing is committed any more.
 """
 
@@ -18,6 +17,7 @@ from typing import Final
 
 from mainstem.broker.clock import Clock
 from mainstem.broker.config import BrokerConfig
+from mainstem.broker.drivers.metadata_snapshots import Snapshots
 from mainstem.core.controller import versions
 from mainstem.core.controller.image import ClusterImage, ImageDelta
 from mainstem.core.log.config import LogConfig
@@ -37,13 +37,10 @@ from mainstem.storage.fs import FileSystem
 from mainstem.storage.log import Log
 from mainstem.storage.metadata_snapshot import (
     BOOTSTRAP,
-    Snapshot,
     SnapshotId,
-    encode_snapshot,
     find_snapshots,
     read_snapshot,
     remove_unfinished,
-    write_snapshot,
 )
 from mainstem.storage.open_files import OpenFiles
 from mainstem.storage.partition_metadata import write_topic_id
@@ -146,10 +143,8 @@ class MetadataQuorum:
         self._unanswered: dict[asyncio.Future[None], None] = {}
         self._follow: Follow | None = None
         self._has_records = False
-        self._snapshots: list[SnapshotId] = []
-        self._snapshot_at_ms = 0
-        self._snapshotting: asyncio.Task[None] | None = None
-        self._bytes_since_snapshot = 0
+        self._snapshots = Snapshots(loop, fs, clock, self._folder, settings)
+        self._snapshots_asked: list[asyncio.Future[None]] = []
         self._last_timestamp = 0
 
     # -- loading ---------------------------------------------------------------------------------------------------
@@ -181,12 +176,11 @@ class MetadataQuorum:
         self._check_voters(voters)
         last_epoch = max(opened.epochs.latest, start.epoch, 0)
         self._quorum = Quorum(settings.node_id, election, voters, log_end=opened.log_end, last_epoch=last_epoch)
-        self._snapshot_at_ms = now_ms
 
     def _load_snapshot(self, images: Sequence[ClusterImage], voters: VoterSet) -> SnapshotId:
         """Replays the newest snapshot that is whole."""
-        self._snapshots = find_snapshots(self._fs, self._folder)
-        for each in reversed(self._snapshots):
+        self._snapshots.kept = find_snapshots(self._fs, self._folder)
+        for each in reversed(self._snapshots.kept):
             path = f"{self._folder}/{each.file_name}"
             try:
                 found = read_snapshot(self._fs, path)
@@ -206,7 +200,7 @@ class MetadataQuorum:
 
     def _replay(self, images: Sequence[ClusterImage], voters: VoterSet, offset: int) -> None:
         for batch in self._batches(offset):
-            self._bytes_since_snapshot += batch.size
+            self._snapshots.bytes_since += batch.size
             self._last_timestamp = batch.max_timestamp
             if batch.is_control:
                 _take_voters(batch, voters)
@@ -281,7 +275,7 @@ class MetadataQuorum:
     @property
     def snapshots(self) -> list[SnapshotId]:
         """Those on disk, oldest first."""
-        return list(self._snapshots)
+        return list(self._snapshots.kept)
 
     def follow(self, follow: Follow) -> None:
         """Has every change from now on published to `follow`, one at a time."""
@@ -350,7 +344,7 @@ class MetadataQuorum:
         except StorageError as error:
             self._fail(error)
             return
-        self._bytes_since_snapshot += len(write.data)
+        self._snapshots.bytes_since += len(write.data)
         if self._flushing is None:
             self._flushing = self._loop.create_task(self._flush())
 
@@ -380,8 +374,12 @@ class MetadataQuorum:
 
     async def _publish(self) -> None:
         try:
-            while self._committed:
+            while self._committed or self._snapshots_asked:
+                if self._snapshots_asked or self._snapshots.is_due():
+                    await self._take_snapshot()
                 ready, self._committed = self._committed, []
+                if not ready:
+                    continue
                 delta = ImageDelta()
                 for pending in ready:
                     self.image.replay_all(pending.records, delta)
@@ -394,7 +392,6 @@ class MetadataQuorum:
                 if self._follow is not None and any(pending.records for pending in ready):
                     await self._follow(self.image, delta, self.published_end - 1)
                 self.followed_end = self.published_end
-                self._consider_snapshot()
         except Exception as error:
             # An image that cannot follow the log is wrong from here on (KAFKA-14275).
             self._fail(error)
@@ -406,7 +403,7 @@ class MetadataQuorum:
                     idle.set_result(None)
 
     async def caught_up(self) -> None:
-        """Returns when who follows has taken over everything that is committed now."""
+        """Returns when who follows has taken over everything that is committed now. Not for who follows to ask."""
         if self._publishing is not None:
             idle = self._loop.create_future()
             self._waiting_to_catch_up.append(idle)
@@ -423,78 +420,32 @@ class MetadataQuorum:
                 done.set_exception(self._failure)
         self._on_fatal(error)
 
-    # -- snapshots -------------------------------------------------------------------------------------------------
+    def snapshot(self) -> "asyncio.Future[None]":
+        """Takes a snapshot of what is published, though none is due; done when it is on disk."""
+        done = self._loop.create_future()
+        self._snapshots_asked.append(done)
+        if self._publishing is None:
+            self._publishing = self._loop.create_task(self._publish())
+        return done
 
-    def _consider_snapshot(self) -> None:
-        settings = self.settings
-        waited_ms = self._clock.wall_ms() - self._snapshot_at_ms
-        due = self._bytes_since_snapshot >= settings.snapshot_bytes or (
-            0 < settings.snapshot_interval_ms <= waited_ms and self._bytes_since_snapshot > 0
-        )
-        if due and self._snapshotting is None:
-            self._snapshotting = self._loop.create_task(self.snapshot())
-
-    async def snapshot(self) -> None:
-        """Writes a snapshot of what is published, and deletes what that makes needless."""
-        try:
-            made = self._prepare_snapshot()
-            if made is None:
-                return
-            identity, batches = made
-            path = f"{self._folder}/{identity.file_name}"
-            await self._loop.run_in_executor(None, write_snapshot, self._fs, path, batches)
-            self._snapshots.append(identity)
-            self._clean()
-            for removal in self._opened.due_removals(self._clock.wall_ms()):
-                await self._loop.run_in_executor(None, removal.run)
-        except (OSError, StorageError) as error:
-            self._fail(error)
-        finally:
-            self._snapshotting = None
-
-    def _prepare_snapshot(self) -> tuple[SnapshotId, list[bytes]] | None:
-        newest = self._snapshots[-1].end_offset if self._snapshots else 0
-        if self._failure is not None or self.published_end <= newest or self.image.in_transaction:
-            return None
-        now_ms = self._clock.wall_ms()
-        voters = self.machine.voters
-        snapshot = Snapshot(
-            self.image.encoded_records(),
-            self._last_timestamp,
-            voters.kraft_version or None,
-            voters.record if voters.kraft_version else None,
-        )
-        identity = SnapshotId(self.published_end, self.machine.epoch)
-        batches = list(encode_snapshot(snapshot, identity.epoch, now_ms))
-        self._bytes_since_snapshot = 0
-        self._snapshot_at_ms = now_ms
-        self._opened.roll(now_ms)
-        return identity, batches
-
-    def _clean(self) -> None:
-        """Old snapshots go while there is a newer one; so do the segments that the oldest kept one covers (R8)."""
-        now_ms, settings = self._clock.wall_ms(), self.settings
-        while len(self._snapshots) > 1:
-            oldest, following = self._snapshots[0], self._snapshots[1]
-            path = f"{self._folder}/{oldest.file_name}"
-            sizes = [self._fs.file_size(f"{self._folder}/{one.file_name}") for one in self._snapshots]
-            too_large = 0 <= settings.retention_bytes < self._opened.size + sum(sizes)
-            too_old = 0 <= settings.retention_ms < now_ms - self._fs.modified_ms(path)
-            if not too_large and not too_old:
-                return
-            self._opened.advance_log_start(following.end_offset)
-            self._opened.delete_old_segments(now_ms)
-            self._fs.remove(path)
-            del self._snapshots[0]
+    async def _take_snapshot(self) -> None:
+        asked, self._snapshots_asked = self._snapshots_asked, []
+        if self._failure is None:
+            # The epoch of the last record it covers, which may be an earlier leader's.
+            identity = SnapshotId(self.published_end, self._opened.epoch_for(self.published_end - 1))
+            await self._snapshots.take(self.image, identity, self.machine.voters, self._last_timestamp, self._opened)
+        for done in asked:
+            if not done.done():
+                done.set_result(None)
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
     async def stop(self) -> None:
         """Leaves the log closed and synced. What was not committed before is not answered any more."""
-        for task in (self._flushing, self._publishing, self._snapshotting):
+        for task in (self._flushing, self._publishing):
             if task is not None:
                 await task
-        if self._bytes_since_snapshot > STOP_SNAPSHOT_BYTES:
+        if self._snapshots.bytes_since > STOP_SNAPSHOT_BYTES:
             await self.snapshot()
         if self._log is not None:
             await self._loop.run_in_executor(None, self._log.close, self._clock.wall_ms())

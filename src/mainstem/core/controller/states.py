@@ -200,7 +200,7 @@ class BrokerState:
             incarnation_id=self.incarnation_id,
             broker_epoch=self.epoch,
             end_points=list(self.end_points),
-            features=list(self.features.values()),
+            features=[feature for _, feature in sorted(self.features.items())],
             rack=self.rack,
             fenced=self.fenced,
             in_controlled_shutdown=self.in_controlled_shutdown and version >= 1,
@@ -227,5 +227,5 @@ class ControllerState:
             incarnation_id=self.incarnation_id,
             zk_migration_ready=self.zk_migration_ready,
             end_points=list(self.end_points),
-            features=list(self.features.values()),
+            features=[feature for _, feature in sorted(self.features.items())],
         )

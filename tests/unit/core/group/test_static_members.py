@@ -83,10 +83,14 @@ def test_whoever_waits_under_the_same_instance_id_is_fenced() -> None:
     h = Harness()
     member = joined_static(h)
     h.sync("g", 1, member, {member: b"a"}, "i")
-    h.enter("g")
+    asked = h.join("g")
     waiting = h.join("g", member, instance="i")
-    h.join("g", instance="i")
-    assert waiting.code in (ErrorCode.FENCED_INSTANCE_ID, ErrorCode.NONE)
+    assert not waiting.done, "someone was given an id and has yet to join"
+    back = h.join("g", instance="i")
+    assert waiting.code is ErrorCode.FENCED_INSTANCE_ID
+    assert not back.done
+    h.join("g", asked.joined.member_id)
+    assert back.joined.generation_id == 2
     h.check()
 
 
