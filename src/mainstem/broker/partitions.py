@@ -19,6 +19,7 @@ from mainstem.core.controller.states import PartitionState, TopicState
 from mainstem.core.log.config import LogConfig, parse_log_config, server_defaults
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.storage.errors import StorageError
+from mainstem.storage.flushing import FlushJob
 from mainstem.storage.fs import FileSystem
 from mainstem.storage.log import Log
 from mainstem.storage.log_directory import LogDirectory
@@ -29,6 +30,9 @@ from mainstem.storage.recovery import open_log
 log = logging.getLogger(__name__)
 
 Key = tuple[str, int]
+
+_FLUSHED_TOGETHER = 64
+"""How many logs are flushed at a time at the stop."""
 
 
 class Partitions:
@@ -260,6 +264,30 @@ class Partitions:
             partition.resign()
         for partition in closing:
             await partition.settle()
+        for at in range(0, len(closing), _FLUSHED_TOGETHER):
+            await self._flush_together(closing[at : at + _FLUSHED_TOGETHER])
         self._partitions.clear()
         self._by_id.clear()
         self.dirs.close(broker_epoch, self._clock.wall_ms())
+
+    async def _flush_together(self, closing: list[Partition]) -> None:
+        """Leaves little to sync for the close itself, which takes one log after the other: a file system syncs many
+        files that are waiting together in the time of a few."""
+        running: list[tuple[Partition, FlushJob, asyncio.Future[None]]] = []
+        for partition in closing:
+            if partition.log.failure is None and not (partition.log.is_closed or partition.log.is_flushing):
+                try:
+                    job = partition.log.begin_flush(self._clock.wall_ms())
+                except StorageError as error:
+                    self.log_failed(partition, error)
+                else:
+                    running.append((partition, job, self._loop.run_in_executor(None, job.run)))
+        for partition, job, done in running:
+            await done
+            if partition.log.is_closed:
+                job.finish()
+                continue
+            try:
+                partition.log.finish_flush(job)
+            except StorageError as error:
+                self.log_failed(partition, error)

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from typing import Any
 
 from mainstem.net.connection import Connection, Handler
 from mainstem.protocol.framing import SharedBuffer
@@ -53,7 +54,7 @@ class Listener:
         for connection in list(self._connections):
             connection.abort()
 
-    def _accept(self) -> Connection:
+    def _accept(self) -> "_Accepted":
         connection = _Accepted(self)
         self._connections[connection] = None
         if len(self._connections) > self._max_connections:
@@ -64,7 +65,7 @@ class Listener:
         self._connections.pop(connection, None)
 
 
-class _Accepted(Connection):
+class _Accepted(Connection, asyncio.BufferedProtocol):
     def __init__(self, listener: Listener) -> None:
         super().__init__(
             listener._loop,
@@ -79,7 +80,7 @@ class _Accepted(Connection):
     def refuse(self) -> None:
         self._refused = True
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         opened = transport.get_extra_info("socket")
         if opened is not None and opened.family in (socket.AF_INET, socket.AF_INET6):
