@@ -6,7 +6,8 @@ SOURCES := $(shell find src -name '*.py')
 # Two cores are what CI has; a laptop may say JOBS=8.
 JOBS ?= 2
 
-.PHONY: help run test lint types test-interpreted test-compiled test-crash test-model compiled bench clean
+.PHONY: help run test lint types test-interpreted test-compiled test-crash test-model test-compat test-kgo \
+  test-differential compiled bench clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -52,6 +53,19 @@ test-compiled: build/compiled/.ready
 ## make test-crash        every crash of small workloads on a simulated disk, and recovery from each
 test-crash: $(VENV)/.ready
 	MAINSTEM_EXPECT=interpreted PYTHONPATH=src $(BIN)/python -m pytest -n $(JOBS) tests/crash tests/model --timeout 1800
+
+## make test-compat       every client, Kafka's own tools, and kill -9, against our broker
+test-compat: build/compiled/.ready
+	MAINSTEM_EXPECT=compiled PYTHONPATH=build/compiled $(BIN)/python -m pytest -n $(JOBS) --timeout 600 \
+	  tests/compat/test_round_trip.py tests/compat/test_clients.py tests/compat/test_tools.py tests/compat/test_kill.py
+
+## make test-kgo          franz-go's own tests against our broker; what is left out is in tests/compat/kgo_left_out.txt
+test-kgo: build/compiled/.ready
+	MAINSTEM_EXPECT=compiled PYTHONPATH=build/compiled $(BIN)/python -m pytest -s tests/compat/test_kgo.py
+
+## make test-differential the same random requests to Kafka and to us; MAINSTEM_SEEDS and MAINSTEM_STEPS say how many
+test-differential: build/compiled/.ready
+	MAINSTEM_EXPECT=compiled PYTHONPATH=build/compiled $(BIN)/python -m pytest tests/compat/differential
 
 ## make bench             what bench/ measures, in one run; the tables are in docs/benchmarks.md
 bench: build/compiled/.ready
