@@ -9,7 +9,7 @@
   pieces. A slice that is not in memory is read by a thread first, so that a slow disk never blocks the loop.
 
 A `Connection` has what `asyncio.BufferedProtocol` has, but does not inherit from it: compiled classes cannot. The
-listener joins the two.
+listener puts asyncio's class before it.
 """
 
 import asyncio
@@ -17,8 +17,6 @@ import os
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
-
-from mypy_extensions import mypyc_attr
 
 from mainstem.protocol.errors import RemoteError
 from mainstem.protocol.framing import FrameReceiver, SharedBuffer
@@ -75,7 +73,6 @@ class Exchange:
 Handler = Callable[[Exchange], None]
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class Connection:
     def __init__(
         self,
@@ -140,9 +137,6 @@ class Connection:
             self._take(frame)
         self._corked = False
         self._pump()
-
-    def eof_received(self) -> bool:
-        return False
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
