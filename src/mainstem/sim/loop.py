@@ -25,7 +25,7 @@ T = TypeVar("T")
 STEPS_PER_INSTANT_MAX: Final = 100_000
 
 
-class ProcessDied(BaseException):  # noqa: N818 (not an error of the code it passes through)
+class ProcessDied(BaseException):
     """Raised out of an operation in the middle of which the process died. Nobody is left to handle it."""
 
 

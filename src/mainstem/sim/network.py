@@ -279,7 +279,7 @@ class Network:
             self._make_zombie(transport, peer, data)
             return
         pipe = peer.incoming
-        if pipe.unsent or pipe.held + len(data) > PIPE_BYTES and pipe.held:
+        if pipe.unsent or (pipe.held + len(data) > PIPE_BYTES and pipe.held):
             pipe.unsent.append(data)
             pipe.buffered += len(data)
             self._count("N12 back-pressure")

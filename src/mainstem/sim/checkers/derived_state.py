@@ -1,0 +1,44 @@
+"""D6: what is kept beside a log says the same as the log: rebuilt from the batches alone, it comes out equal.
+
+At the end the disk is copied, everything but the segments is taken away from the copy, and the logs are opened from it:
+epochs and, where nothing was removed or compacted, producers must be those of the broker.
+"""
+
+from mainstem.broker.app import Broker
+from mainstem.core.log.producers import ProducerStates
+from mainstem.sim.checkers import Checker
+from mainstem.sim.ledger import Violation
+from mainstem.storage.log import Log
+from mainstem.storage.open_files import OpenFiles
+from mainstem.storage.recovery import open_log
+
+
+class DerivedState(Checker):
+    def at_end(self, broker: Broker) -> None:
+        disk = self.world.disk.fork()
+        for partition in broker.partitions:
+            log = partition.log
+            for name in disk.list_directory(log.directory):
+                if not name.endswith(".log") and name != "partition.metadata":
+                    disk.remove(f"{log.directory}/{name}")
+            now_ms = self.world.process.clock.wall_ms()
+            rebuilt = open_log(OpenFiles(disk, 20), log.directory, log.config, now_ms, log.log_start)
+            self._compare(str(partition), log, rebuilt, self.world.is_keyed(partition.topic))
+
+    def _compare(self, name: str, log: Log, rebuilt: Log, compacted: bool) -> None:
+        if rebuilt.log_end != log.log_end:
+            raise Violation("D6 derived state", f"{name}: rebuilt it ends at {rebuilt.log_end}, not {log.log_end}")
+        # An epoch without a batch is known to the file only.
+        batches = [(each.epoch, each.start_offset) for each in rebuilt.epochs.entries()]
+        known = [(each.epoch, each.start_offset) for each in log.epochs.entries()]
+        missing = [each for each in batches if each not in known]
+        if missing and not compacted:
+            raise Violation("D6 derived state", f"{name}: epochs {missing} are in the log but not in {known}")
+        if log.log_start == 0 and not compacted and name.startswith("log-"):
+            ours, theirs = _producers(log.producers.states), _producers(rebuilt.producers.states)
+            if ours != theirs:
+                raise Violation("D6 derived state", f"{name}: producers are {ours}, rebuilt {theirs}")
+
+
+def _producers(states: ProducerStates) -> dict[int, tuple[int, int, int]]:
+    return {each.producer_id: (each.epoch, each.last_sequence, each.last_offset) for each in states.all()}
