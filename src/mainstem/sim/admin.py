@@ -28,7 +28,7 @@ from mainstem.protocol.messages.k44_incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from mainstem.sim.client import NoAnswer, SimClient
-from mainstem.sim.group_members import commit_request
+from mainstem.sim.group_members import commit_request, find_coordinator
 from mainstem.sim.workloads import list_offset
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class Admin:
     async def _commit(self) -> None:
         """A commit without members, to a group that is deleted now and then."""
         group = f"simple{self.rng.randrange(2)}"
-        await self.client.connected()
+        await find_coordinator(self.client, group)
         commit = self.world.groups.committing(group, -1, "", ("log", 0), self.rng.randrange(1000), self.client.life)
         answer = await self.client.ask(commit_request(group, ("log", 0), commit.offset), 9, OffsetCommitResponse)
         self.world.groups.committed(commit, ErrorCode(answer.topics[0].partitions[0].error_code))

@@ -66,9 +66,7 @@ class Member:
     # Joining
 
     async def _join(self) -> list[int] | None:
-        find = FindCoordinatorRequest(key_type=0, coordinator_keys=[self.group])
-        found = await self.client.ask(find, 4, FindCoordinatorResponse)
-        if found.coordinators[0].error_code != ErrorCode.NONE:
+        if await find_coordinator(self.client, self.group) != ErrorCode.NONE:
             return None
         request = JoinGroupRequest(
             group_id=self.group,
@@ -212,3 +210,10 @@ async def fetch_committed(client: SimClient, group: str, topic: str, partition: 
         return None
     one = found.topics[0].partitions[0]
     return one.committed_offset if one.error_code == ErrorCode.NONE else None
+
+
+async def find_coordinator(client: SimClient, group: str) -> ErrorCode:
+    """Asks who coordinates a group, which creates the topic that coordinators write to."""
+    request = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
+    answer = await client.ask(request, 4, FindCoordinatorResponse)
+    return ErrorCode(answer.coordinators[0].error_code)

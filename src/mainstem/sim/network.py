@@ -268,8 +268,8 @@ class Network:
     def written(self, transport: SimTransport, data: bytes) -> None:
         peer = transport.peer
         assert peer is not None
-        if peer.is_lost or peer.loop.is_dead:
-            return
+        if peer.is_lost or peer.loop.is_dead or transport.number not in self.connections:
+            return  # after the end of a connection nothing more gets through, though not everyone knows yet
         if transport.is_server:
             if self.faults.lose_answer_share and self._rng.random() < self.faults.lose_answer_share:
                 self._count("N5 answer lost")

@@ -35,7 +35,7 @@ from mainstem.sim.client import NoAnswer, SimClient
 from mainstem.sim.disk import SimDisk
 from mainstem.sim.faults import Effect, Fault
 from mainstem.sim.group_ledger import GroupLedger
-from mainstem.sim.group_members import Member, fetch_committed
+from mainstem.sim.group_members import Member, fetch_committed, find_coordinator
 from mainstem.sim.ledger import Ledger, Place, Violation
 from mainstem.sim.loop import Scheduler, SimLoop
 from mainstem.sim.nemesis import Nemesis
@@ -44,7 +44,7 @@ from mainstem.sim.trace import Trace
 from mainstem.sim.workloads import Producer, Reader, read_all
 
 ADDRESS: Final = ("broker", 9092)
-SAFETY_S: Final = 8.0
+SAFETY_S: Final = 6.0
 LIVENESS_S: Final = 60.0
 
 Records = list[tuple[int, bytes | None, bytes | None]]
@@ -69,7 +69,7 @@ class World:
         self.trace: Callable[..., None] = self._trace.event
         self.network = Network(self.scheduler, Random(f"{seed}:net"), self.trace, self.count)
         self.durable = rng.random() < 0.5
-        self.pace_s = rng.choice((0.05, 0.1, 0.3))
+        self.pace_s = rng.choice((0.2, 0.5, 1.0))
         self.member_vanishes = rng.choice((0.0, 0.05, 0.2))
         self.disk = SimDisk(Random(f"{seed}:disk"), lambda: self.process.clock.wall_ms())
         self.disk.make_directories("/")
@@ -430,6 +430,7 @@ class World:
     async def _fetch_committed(self, client: SimClient, group: str, place: Place) -> int:
         for _ in range(100):
             try:
+                await find_coordinator(client, group)
                 found = await fetch_committed(client, group, *place)
                 if found is not None:
                     return found

@@ -22,7 +22,10 @@ class DerivedState(Checker):
                 if not name.endswith(".log") and name != "partition.metadata":
                     disk.remove(f"{log.directory}/{name}")
             now_ms = self.world.process.clock.wall_ms()
-            rebuilt = open_log(OpenFiles(disk, 20), log.directory, log.config, now_ms, log.log_start)
+            # Past its recovery point a gap in a log means a loss, and compaction leaves gaps.
+            recovery_point = log.recovery_point if "compact" in log.config.cleanup_policy else 0
+            files = OpenFiles(disk, 20)
+            rebuilt = open_log(files, log.directory, log.config, now_ms, log.log_start, recovery_point)
             self._compare(str(partition), log, rebuilt, self.world.is_keyed(partition.topic))
 
     def _compare(self, name: str, log: Log, rebuilt: Log, compacted: bool) -> None:
