@@ -13,6 +13,7 @@ from random import Random
 from mainstem.broker.apis import served
 from mainstem.broker.clock import Clock
 from mainstem.broker.config import BrokerConfig, Endpoint
+from mainstem.broker.drivers.assignments import DirectoryAssignments
 from mainstem.broker.drivers.compaction import Compaction
 from mainstem.broker.drivers.controller import (
     ActiveController,
@@ -107,7 +108,12 @@ class Broker:
         self.log_moves = LogMoves(self)
         self.housekeeping = Housekeeping(loop, clock, config, self.partitions)
         self.compaction = Compaction(loop, clock, config, self.partitions)
-        self.metadata_listeners: list[MetadataListener] = [self.groups.follow, self.compaction.follow]
+        self.assignments = DirectoryAssignments(self)
+        self.metadata_listeners: list[MetadataListener] = [
+            self.groups.follow,
+            self.compaction.follow,
+            self.assignments.follow,
+        ]
         """Told of each change, in order, after the partitions have followed it."""
         self._router = Router(self, served())
         self._shared = SharedBuffer()
@@ -166,6 +172,7 @@ class Broker:
         await self.compaction.stop()
         await self.housekeeping.stop()
         await self.log_moves.stop()
+        self.assignments.stop()
         self._controller.stop()
         await self._quorum.stop()
         await self.partitions.close(self.broker_epoch)

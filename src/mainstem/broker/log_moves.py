@@ -14,13 +14,6 @@ from typing import TYPE_CHECKING, Final
 
 from mainstem.broker.partition import Partition
 from mainstem.protocol.errors import ErrorCode, RemoteError
-from mainstem.protocol.messages.k73_assign_replicas_to_dirs import (
-    AssignReplicasToDirsRequest,
-    AssignReplicasToDirsResponse,
-    DirectoryData,
-    PartitionData,
-    TopicData,
-)
 from mainstem.storage.errors import StorageError
 from mainstem.storage.flushing import FlushJob
 from mainstem.storage.log import Log
@@ -36,7 +29,6 @@ log = logging.getLogger(__name__)
 
 _PIECE_BYTES: Final = 1 << 20
 _FLUSH_CHECK_S: Final = 0.002
-_ASSIGN_VERSION: Final = 0
 
 
 class LogMoves:
@@ -93,9 +85,7 @@ class LogMoves:
         return not self._stopping and moves.get((partition.topic, partition.index)) is move
 
     async def _run(self, partition: Partition, move: Move[Log]) -> None:
-        source = self._broker.partitions.dirs.directory_of(partition.topic, partition.index)
-        assert source is not None
-        await self._assign(partition, source)
+        self._broker.assignments.check(partition.topic_id, partition.index)
         copy = LogCopy(partition.log, move.log)
         is_durable = False
         while self._is_on(partition, move):
@@ -109,7 +99,7 @@ class LogMoves:
                     await self._pause(_FLUSH_CHECK_S)
                 else:
                     self._swap(partition, move, copy)
-                    await self._assign(partition, move.directory)
+                    self._broker.assignments.check(partition.topic_id, partition.index)
                     return
             except StorageError as error:
                 self._failed(partition, move, error)
@@ -172,25 +162,6 @@ class LogMoves:
         else:
             partitions.log_failed(partition, error)
         partitions.dirs.cancel_move(partition.topic, partition.index)
-
-    async def _assign(self, partition: Partition, directory: LogDirectory) -> None:
-        """Tells the controller which directory has the partition, unless the metadata says so (KIP-858)."""
-        broker = self._broker
-        state = broker.image.partition_by_id(partition.topic_id, partition.index)
-        if state is None or state.directory_of(broker.node_id) == directory.directory_id:
-            return
-        topics = [TopicData(topic_id=partition.topic_id, partitions=[PartitionData(partition_index=partition.index)])]
-        request = AssignReplicasToDirsRequest(
-            broker_id=broker.node_id,
-            broker_epoch=broker.broker_epoch,
-            directories=[DirectoryData(id=directory.directory_id, topics=topics)],
-        )
-        try:
-            answer = await broker.controller.send(request, _ASSIGN_VERSION)
-        except RemoteError as error:
-            log.warning("the controller was not told of a move: %s", error, extra={"partition": str(partition)})
-            return
-        assert isinstance(answer, AssignReplicasToDirsResponse)
 
 
 def _cause(error: StorageError) -> OSError:

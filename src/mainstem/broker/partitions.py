@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping
 from random import Random
 
 from mainstem.broker.clock import Clock
+from mainstem.broker.config_view import ConfigView
 from mainstem.broker.partition import Partition
-from mainstem.core.controller.image import TOPIC, ClusterImage, ImageDelta
+from mainstem.core.controller.image import BROKER, TOPIC, ClusterImage, ImageDelta
 from mainstem.core.controller.states import PartitionState, TopicState
 from mainstem.core.log.config import LogConfig, parse_log_config, server_defaults
 from mainstem.protocol.errors import ErrorCode, RemoteError
@@ -52,6 +53,7 @@ class Partitions:
         self._rng = rng
         self._node_id = node_id
         self.open_files = OpenFiles(fs, open_files_max)
+        self._settings = settings
         self._defaults = server_defaults(settings)
         self._producer_expiration_ms = producer_expiration_ms
         self._partitions: dict[Key, Partition] = {}
@@ -102,6 +104,13 @@ class Partitions:
     def log_config(self, topic: str) -> LogConfig:
         return parse_log_config(self.image.config(TOPIC, topic), self._defaults)
 
+    def _take_broker_settings(self) -> None:
+        """What was set for this broker while running gives topics their defaults, as its file does."""
+        try:
+            self._defaults = server_defaults(ConfigView(self._settings, self.image, self._node_id).settings)
+        except ValueError as error:
+            log.error("the defaults of topics stay as they are: %s", error)
+
     def _open(self, place: LogPlace) -> Log:
         return open_log(
             self.open_files,
@@ -121,6 +130,7 @@ class Partitions:
     async def load(self, image: ClusterImage) -> None:
         """Opens every log that is there, in slices, and sets aside what the metadata does not know."""
         self.image = image
+        self._take_broker_settings()
         for count, _ in enumerate(self.dirs.load(self._clock.wall_ms(), self._assigned_directory)):
             if count % 16 == 15:
                 await asyncio.sleep(0)
@@ -153,9 +163,12 @@ class Partitions:
                 self._apply_partition(found, index, found.partitions[index])
             if count % 16 == 15:
                 await asyncio.sleep(0)
-        for resource_type, name in delta.configs:
-            if resource_type == TOPIC:
-                self._reconfigure(name)
+        changed = {name: None for resource_type, name in delta.configs if resource_type == TOPIC}
+        if (BROKER, "") in delta.configs or (BROKER, str(self._node_id)) in delta.configs:
+            self._take_broker_settings()
+            changed = dict.fromkeys(image.topics)
+        for name in changed:
+            self._reconfigure(name)
 
     def _apply_partition(self, topic: TopicState, index: int, state: PartitionState) -> None:
         key = (topic.name, index)

@@ -135,7 +135,17 @@ class Router:
             task.cancel()
 
     def _answer(self, exchange: Exchange, context: RequestContext, response: Message) -> None:
-        exchange.respond([encode_response(response, context.api_version, context.correlation_id)])
+        try:
+            frame = encode_response(response, context.api_version, context.correlation_id)
+        except Exception:
+            # The peer would wait for ever, and so would all that it sends after this.
+            log.exception(
+                "failed to encode a response",
+                extra={"response": type(response).__name__, "version": context.api_version, "peer": context.peer},
+            )
+            exchange.close()
+            return
+        exchange.respond([frame])
 
     def _answer_error(self, exchange: Exchange, context: RequestContext, route: Route, code: ErrorCode) -> None:
         """An error for the request as a whole, where its response has a place for one."""

@@ -103,6 +103,7 @@ class Connection(asyncio.BufferedProtocol):
         self._warming = False
         self._corked = False
         self._closing = False
+        self._aborted = False
         self.data: object = None
         """What the layer above keeps with this connection."""
 
@@ -168,6 +169,7 @@ class Connection(asyncio.BufferedProtocol):
     def abort(self) -> None:
         """Drops the connection now, with whatever it still had to send."""
         self._closing = True
+        self._aborted = True
         if self._transport is not None:
             self._transport.abort()
 
@@ -212,7 +214,7 @@ class Connection(asyncio.BufferedProtocol):
         """Sends what can be sent, then takes up requests that waited for room."""
         while True:
             self._send()
-            if self._outgoing or self._transport_full:
+            if self._outgoing or self._transport_full or self._aborted:
                 return  # answers the peer does not read yet stay counted as requests in flight
             if self._exchanges and self._exchanges[0].chunks is not None:
                 self._collect()
@@ -238,7 +240,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _send(self) -> None:
         outgoing = self._outgoing
-        while outgoing and not self._transport_full and not self._warming and self._transport is not None:
+        while outgoing and not self._transport_full and not self._warming and not self._is_gone:
             head = outgoing[0]
             if isinstance(head, bytes):
                 self._send_bytes()
@@ -248,6 +250,11 @@ class Connection(asyncio.BufferedProtocol):
                 self._send_piece(head)
         if self._closing and not outgoing and self._transport is not None:
             self._transport.close()
+
+    @property
+    def _is_gone(self) -> bool:
+        """Whether nothing more can be sent; an aborted transport tells so a turn of the loop later."""
+        return self._aborted or self._transport is None
 
     def _send_bytes(self) -> None:
         """Joins the bytes at the head, small slices of files among them, into one write."""

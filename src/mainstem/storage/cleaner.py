@@ -70,8 +70,8 @@ class Cleaner:
                 log.config,
                 now_ms,
             )
-        except StorageError as error:
-            self.uncleanable[partition] = str(error)
+        except StorageError as damage:
+            self.uncleanable[partition] = str(damage)
             return None
         except OSError as error:
             log.fail(error)

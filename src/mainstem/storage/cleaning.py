@@ -40,8 +40,10 @@ from mainstem.storage.segment import Segment
 from mainstem.storage.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from mainstem.storage.txn_index import AbortedTransaction
 
-STEP_BYTES: Final = 128 << 10
-STEP_RECORDS: Final = 512
+STEP_BYTES: Final = 64 << 10
+STEP_RECORDS: Final = 256
+_CHUNK_BYTES: Final = 256 << 10
+"""How much is read at once: less than recovery reads, which nobody waits behind."""
 _BATCH_RECORDS: Final = 3
 """What a batch costs by itself, counted in records."""
 
@@ -166,12 +168,12 @@ class Cleaning:
             failure = self.log.fail(error)
             self.abort()
             raise failure from error
-        except StorageError as error:
+        except StorageError as damage:
             if self.log.failure is not None:
                 self.abort()
                 raise
             # An index or a header that cannot be: found while a segment was looked up.
-            self.failure = str(error)
+            self.failure = str(damage)
             self._unpin()
             self._end()
         return self._phase != _OVER
@@ -220,7 +222,9 @@ class Cleaning:
             return
         segment = self._sources[self._at]
         found = segment.locate(self.first_dirty) if segment.base_offset < self.first_dirty else None
-        self._scan = BatchScan(self._pin(segment.log), 0 if found is None else found.position, segment.size)
+        self._scan = BatchScan(
+            self._pin(segment.log), 0 if found is None else found.position, segment.size, _CHUNK_BYTES
+        )
 
     def _begin_planning(self) -> None:
         if not self._is_map_full:
@@ -284,7 +288,7 @@ class Cleaning:
         assert target is not None
         for ref in target.refs():
             self._pin(ref)
-        self._scan = BatchScan(self._pin(segment.log), 0, segment.size)
+        self._scan = BatchScan(self._pin(segment.log), 0, segment.size, _CHUNK_BYTES)
 
     def _begin_syncing(self) -> None:
         target = self._target
@@ -323,8 +327,8 @@ class Cleaning:
                 return self._step_cleaning(bytes_max, records_max)
             if self._phase == _SYNCING:
                 return self._step_syncing()
-        except StorageError as error:
-            self.failure = str(error)
+        except StorageError as damage:
+            self.failure = str(damage)
         except OSError as error:
             self._error = error
         return False

@@ -77,12 +77,13 @@ class HeaderScan:
 class BatchScan:
     """`advance` moves to the next whole batch; it stops, with `broken` saying why, at what cannot be one."""
 
-    def __init__(self, file: File, position: i64, end: i64) -> None:
+    def __init__(self, file: File, position: i64, end: i64, chunk_bytes: i64 = CHUNK_BYTES) -> None:
         self.position: i64 = position
         self.next_position: i64 = position
         self.broken = ""
         self._file = file
         self._end: i64 = end
+        self._chunk_bytes: i64 = chunk_bytes
         self._chunk = b""
         self._chunk_at: i64 = 0
         self._batch: BatchView | None = None
@@ -125,7 +126,7 @@ class BatchScan:
 
     def _need(self, at: i64, size: i64) -> None:
         if at < self._chunk_at or at + size > self._chunk_at + len(self._chunk):
-            self._chunk = self._file.read_at(at, max(size, min(CHUNK_BYTES, self._end - at)))
+            self._chunk = self._file.read_at(at, max(size, min(self._chunk_bytes, self._end - at)))
             self._chunk_at = at
 
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 from mainstem.broker.app import Broker
 from mainstem.broker.config import BrokerConfig
 from mainstem.broker.context import RequestContext
+from mainstem.broker.drivers.assignments import DirectoryAssignments
 from mainstem.broker.log_moves import LogMoves
 from mainstem.broker.partition import Partition
 from mainstem.broker.partitions import Partitions
@@ -89,6 +90,7 @@ class FakeBroker:
         )
         self.producer_ids = ProducerIds(self.as_broker)
         self.log_moves = LogMoves(self.as_broker)
+        self.assignments = DirectoryAssignments(self.as_broker)
 
     @property
     def as_broker(self) -> Broker:

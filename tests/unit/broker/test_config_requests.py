@@ -257,3 +257,24 @@ def test_what_cannot_be_described(kind: int, name: str, code: ErrorCode) -> None
         assert result.configs == []
 
     run(story)
+
+
+def test_dynamic_settings_of_a_broker_give_topics_their_defaults() -> None:
+    async def story(broker: FakeBroker) -> None:
+        await broker.create_topic("t")
+        await broker.create_topic("own", retention_ms="5")
+        logs = [broker.partitions.find(name, 0).log for name in ("t", "own")]
+        for name, value, expected in (("", "7000", 7000), ("1", "8000", 8000), ("2", "9000", 8000)):
+            await broker.replay(
+                ConfigRecord(resource_type=BROKER, resource_name=name, name="log.retention.ms", value=value)
+            )
+            assert [one.config.retention_ms for one in logs] == [expected, 5]
+        for name in ("1", ""):
+            await broker.replay(
+                ConfigRecord(resource_type=BROKER, resource_name=name, name="log.retention.ms", value=None)
+            )
+        assert [one.config.retention_ms for one in logs] == [3_600_000, 5]
+        await broker.replay(ConfigRecord(resource_type=BROKER, resource_name="", name="log.roll.ms", value="bad"))
+        assert logs[0].config.retention_ms == 3_600_000
+
+    run(story, log_retention_hours="1")

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 import struct
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -200,6 +201,32 @@ def test_a_closing_exchange_lets_earlier_answers_out_first(run: Callable[[Corout
         open_exchanges[2].respond([framed(b"too late")])
         assert await peer.receive() == b"first"
         assert await peer.reader.read() == b""
+        peer.listener.close()
+
+    run(scenario())
+
+
+@pytest.mark.timeout(30)
+def test_a_peer_that_goes_while_a_file_is_sent_leaves_the_loop_to_others(
+    run: Callable[[Coroutine[Any, Any, None]], None], tmp_path: Path
+) -> None:
+    (tmp_path / "log").write_bytes(bytes(1_000_000))
+    slices: list[Slice] = []
+
+    def handler(exchange: Exchange) -> None:
+        slices.append(Slice(tmp_path / "log", 0, 1_000_000))
+        # What we know of a peer's leaving only by the write that fails.
+        ours = socket.socket(fileno=os.dup(exchange.connection._descriptor))
+        ours.shutdown(socket.SHUT_WR)
+        ours.close()
+        exchange.respond([slices[-1]])
+
+    async def scenario() -> None:
+        peer = await connect(handler)
+        peer.send(b"x")
+        while not slices or not slices[0].released:
+            await asyncio.sleep(0.01)
+        assert slices[0].released == 1
         peer.listener.close()
 
     run(scenario())

@@ -35,6 +35,8 @@ _LATEST_TIERED = -5
 _EARLIEST_PENDING_UPLOAD = -6
 _SINCE = {_MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9, _EARLIEST_PENDING_UPLOAD: 11}
 _READ_COMMITTED = 1
+_LEADER_EPOCH_SINCE = 4
+_NO_EPOCH = -1
 _CONSUMER = -1
 
 
@@ -93,6 +95,8 @@ async def _find(
                 answer.offset = found.offset
                 answer.timestamp = found.timestamp
                 answer.leader_epoch = found.leader_epoch
+    if version < _LEADER_EPOCH_SINCE:
+        answer.leader_epoch = _NO_EPOCH
     return answer
 
 

@@ -1,0 +1,106 @@
+"""Tells the controller which log directory holds each replica of this broker (KIP-858).
+
+With one directory the controller knows by itself. With several the broker chooses, and says so: what the metadata has
+wrong is collected for a turn of the loop and sent in one request; what was refused or lost is sent again later.
+"""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from mainstem.core.controller.image import ClusterImage, ImageDelta
+from mainstem.protocol.errors import ErrorCode, RemoteError
+from mainstem.protocol.messages.k73_assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    DirectoryData,
+    PartitionData,
+    TopicData,
+)
+
+if TYPE_CHECKING:
+    from mainstem.broker.app import Broker
+
+log = logging.getLogger(__name__)
+
+_VERSION: Final = 0
+_RETRY_S: Final = 1.0
+
+
+class DirectoryAssignments:
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._pending: dict[tuple[bytes, int], None] = {}
+        self._sending: asyncio.Task[None] | None = None
+        self._retry: asyncio.TimerHandle | None = None
+        self._stopped = False
+
+    def follow(self, image: ClusterImage, delta: ImageDelta) -> None:
+        for topic_id, index in delta.partitions:
+            self.check(topic_id, index)
+
+    def check(self, topic_id: bytes, index: int) -> None:
+        """Has the controller told of a replica's directory, unless the metadata says the same."""
+        if self._wanted(topic_id, index) is not None:
+            self._pending[topic_id, index] = None
+            self._send_soon()
+
+    def stop(self) -> None:
+        self._stopped = True
+        if self._retry is not None:
+            self._retry.cancel()
+
+    def _wanted(self, topic_id: bytes, index: int) -> bytes | None:
+        """The directory that the controller should hear of, or None where it knows."""
+        broker = self._broker
+        topic = broker.image.topics_by_id.get(topic_id)
+        state = None if topic is None else topic.partitions.get(index)
+        if topic is None or state is None or broker.node_id not in state.replicas:
+            return None
+        directory = broker.partitions.dirs.directory_of(topic.name, index)
+        if directory is None or directory.offline is not None:
+            return None
+        return None if state.directory_of(broker.node_id) == directory.directory_id else directory.directory_id
+
+    def _send_soon(self) -> None:
+        if self._sending is None and not self._stopped:
+            self._sending = self._broker.loop.create_task(self._send())
+
+    async def _send(self) -> None:
+        broker = self._broker
+        pending, self._pending = self._pending, {}
+        directories: dict[bytes, dict[bytes, list[PartitionData]]] = {}
+        for topic_id, index in pending:
+            wanted = self._wanted(topic_id, index)
+            if wanted is not None:
+                directories.setdefault(wanted, {}).setdefault(topic_id, []).append(PartitionData(partition_index=index))
+        request = AssignReplicasToDirsRequest(
+            broker_id=broker.node_id,
+            broker_epoch=broker.broker_epoch,
+            directories=[
+                DirectoryData(
+                    id=directory,
+                    topics=[TopicData(topic_id=topic, partitions=found) for topic, found in topics.items()],
+                )
+                for directory, topics in directories.items()
+            ],
+        )
+        try:
+            if directories and not await self._told(request):
+                self._pending = pending | self._pending
+                self._retry = broker.loop.call_later(_RETRY_S, self._send_soon)
+        finally:
+            self._sending = None
+        if self._pending and self._retry is None:
+            self._send_soon()
+
+    async def _told(self, request: AssignReplicasToDirsRequest) -> bool:
+        try:
+            answer = await self._broker.controller.send(request, _VERSION)
+        except RemoteError as error:
+            log.warning("the controller was not told where replicas are: %s", error)
+            return False
+        assert isinstance(answer, AssignReplicasToDirsResponse)
+        if answer.error_code != ErrorCode.NONE:
+            log.warning("the controller was not told where replicas are: %s", ErrorCode(answer.error_code).name)
+        return answer.error_code == ErrorCode.NONE

@@ -1,0 +1,103 @@
+"""Kafka and our broker give the same answers to the same requests, field by field, but for what `sides` lists."""
+
+import os
+import random
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from mainstem.protocol.errors import ErrorCode
+from mainstem.protocol.messages.k11_join_group import JoinGroupResponse
+from mainstem.protocol.messages.k22_init_producer_id import InitProducerIdResponse
+from mainstem.protocol.schema import Message
+from tests.compat.differential.requests import Requests, Step
+from tests.compat.differential.sides import Disconnected, Side
+from tests.support.kafka import Kafka, KafkaNode
+from tests.support.node import Node
+
+pytestmark = [pytest.mark.campaign, pytest.mark.kafka, pytest.mark.timeout(1500)]
+
+SEEDS = range(int(os.environ.get("MAINSTEM_SEEDS", "8")))
+STEPS = int(os.environ.get("MAINSTEM_STEPS", "400"))
+PROPAGATION_S_MAX = 5.0
+
+SETTINGS = {"offsets.topic.num.partitions": "1", "num.partitions": "2", "log.retention.hours": "-1"}
+
+
+@pytest.fixture(scope="module")
+def theirs(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaNode]:
+    with KafkaNode(kafka, tmp_path_factory.mktemp("kafka"), SETTINGS) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    with Node(tmp_path_factory.mktemp("mainstem"), SETTINGS) as started:
+        yield started
+
+
+def answer(side: Side, step: Step) -> tuple[Message, Any]:
+    """What was asked, and the answer in plain values."""
+    message = step.build(side)
+    try:
+        response = side.send(message, step.version)
+    except Disconnected:
+        return message, "disconnected"
+    if isinstance(response, JoinGroupResponse):
+        if response.error_code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
+            side.remember_member(message.group_id, response.member_id, response.generation_id)  # type: ignore[attr-defined]
+        elif response.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
+            side.member_ids.pop(message.group_id, None)  # type: ignore[attr-defined]
+    if isinstance(response, InitProducerIdResponse):
+        side.producer_ids.append(response.producer_id)
+    return message, side.plain(response)
+
+
+def settle(sides: list[Side]) -> None:
+    """Waits until both tell the same topics: what the controller has decided reaches brokers a moment later."""
+    deadline = time.monotonic() + PROPAGATION_S_MAX
+    time.sleep(0.05)
+    while True:
+        first, second = (side.look_up_topics() for side in sides)
+        if first == second or time.monotonic() > deadline:
+            assert first == second, "the topics differ"
+            time.sleep(0.05)
+            return
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_requests_get_the_same_answers(seed: int, theirs: KafkaNode, ours: Node) -> None:
+    sides = [Side("kafka", theirs.port), Side("mainstem", ours.port)]
+    requests = Requests(random.Random(seed), f"s{seed}-")
+    settle(sides)
+    differences = []
+    try:
+        for number in range(STEPS):
+            step = requests.draw()
+            (message, expected), (_, found) = (answer(side, step) for side in sides)
+            if expected != found:
+                differences.append(f"seed {seed}, step {number}: {describe(message, step.version, expected, found)}")
+            if step.changes_metadata:
+                settle(sides)
+    finally:
+        for side in sides:
+            side.close()
+    assert not differences, f"{len(differences)} of {STEPS}:\n" + "\n".join(differences[:20])
+
+
+def describe(message: Message, version: int, expected: Any, found: Any) -> str:
+    lines = "\n".join(f"    {line}" for line in changes(expected, found))
+    return f"{type(message).__name__} v{version} {message!r}\n{lines}"
+
+
+def changes(expected: Any, found: Any, path: str = "") -> list[str]:
+    """Where two answers part, one line each."""
+    if isinstance(expected, dict) and isinstance(found, dict) and expected.keys() == found.keys():
+        return [line for key in expected for line in changes(expected[key], found[key], f"{path}.{key}")]
+    if isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
+        pairs = enumerate(zip(expected, found, strict=True))
+        return [line for at, (one, other) in pairs for line in changes(one, other, f"{path}[{at}]")]
+    return [] if expected == found else [f"{path}: kafka {expected!r}, mainstem {found!r}"]
