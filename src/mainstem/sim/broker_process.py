@@ -18,6 +18,7 @@ from mainstem.protocol.schema import Message
 from mainstem.sim.disk import SimDisk
 from mainstem.sim.loop import ProcessDied, Scheduler, SimLoop
 from mainstem.sim.network import Network
+from mainstem.storage.errors import StorageError
 
 CLUSTER_ID: Final = "AAECAwQFBgcICQoLDA0ODw"
 EPOCH_MS: Final = 1_700_000_000_000
@@ -136,7 +137,11 @@ class BrokerProcess:
 
     async def _stop(self, loop: SimLoop) -> None:
         assert self.broker is not None
-        await self.broker.stop()
+        try:
+            await self.broker.stop()
+        except StorageError as error:
+            self._exited(f"could not stop cleanly: {error}")
+            return
         self._died("stopped")
         self.disk.kill()
 

@@ -25,6 +25,12 @@ class NotSent(NoAnswer):
     """The request never left."""
 
 
+def _retrieve(future: "asyncio.Future[Message]") -> None:
+    """Whoever sent it may not look at the answer any more."""
+    if not future.cancelled():
+        future.exception()
+
+
 class ClientConnection(asyncio.Protocol):
     def __init__(self, loop: SimLoop) -> None:
         self._loop = loop
@@ -50,6 +56,7 @@ class ClientConnection(asyncio.Protocol):
         assert self._transport is not None
         self._correlation_id += 1
         future: asyncio.Future[Message] = self._loop.create_future()
+        future.add_done_callback(_retrieve)
         if answered:
             self._waiting[self._correlation_id] = (request.API_KEY, version, future)
         else:

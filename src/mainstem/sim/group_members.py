@@ -117,7 +117,8 @@ class Member:
                 self.member_id = ""
             return None
         assigned = list(synced.assignment)
-        self.world.groups.assigned(self.group, self.generation, self.member_id, assigned)
+        # A static member that joins again takes its own place, under another id.
+        self.world.groups.assigned(self.group, self.generation, self.instance or self.member_id, assigned)
         self.world.trace("assigned", self.client.name, self.group, self.generation, str(assigned))
         return assigned
 
@@ -134,13 +135,13 @@ class Member:
             for place, offset in list(places.items()):
                 await self.client.connected()
                 life = self.client.life
-                code, _, _, records = await fetch(self.client, place, offset, max_wait_ms=20, max_bytes=300)
+                code, _, _, records, after = await fetch(self.client, place, offset, max_wait_ms=20, max_bytes=300)
                 if code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                    places[place] = await list_offset(self.client, place, -2) or 0
+                    after = await list_offset(self.client, place, -2) or 0
                 for at, _, value in records:
                     assert value is not None
                     self.world.ledger.read(place, at, value, life)
-                    places[place] = at + 1
+                places[place] = after
                 if records and self.rng.random() < 0.5 and not await self._commit(place, places[place]):
                     return
             beat = HeartbeatRequest(

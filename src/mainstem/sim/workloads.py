@@ -192,8 +192,6 @@ class Producer:
             code = ErrorCode(answer.responses[0].partition_responses[0].error_code)
             if code in RETRIABLE:
                 # Those behind it in the pipeline are out of order now: all go again. Their answers tell nothing new.
-                for rest in sent:
-                    rest.add_done_callback(lambda done: None if done.cancelled() else done.exception())
                 self.client.close()
                 return False
             if code in SEQUENCE_ERRORS:
@@ -232,8 +230,8 @@ class Producer:
 
 async def fetch(
     client: SimClient, place: Place, offset: int, *, max_wait_ms: int = 100, max_bytes: int = 1 << 20
-) -> tuple[ErrorCode, int, int, list[tuple[int, bytes | None, bytes | None]]]:
-    """Error, log start, high watermark, and the records from `offset` on."""
+) -> tuple[ErrorCode, int, int, list[tuple[int, bytes | None, bytes | None]], int]:
+    """Error, log start, high watermark, the records from `offset` on, and where to go on: a batch may be empty."""
     topic, partition = place
     wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
     request = FetchRequest(
@@ -251,13 +249,15 @@ async def fetch(
     found = answer.responses[0].partitions[0]
     data = bytes(found.records or b"")
     records = []
+    next_offset = offset
     for batch in iterate_batches(data, 0, len(data)):
         batch.check(len(data))
+        next_offset = max(next_offset, batch.next_offset)
         if not batch.is_control:
             for record in iterate_records(batch):
                 if record.offset >= offset:
                     records.append((record.offset, record.key, record.value))
-    return ErrorCode(found.error_code), found.log_start_offset, found.high_watermark, records
+    return ErrorCode(found.error_code), found.log_start_offset, found.high_watermark, records, next_offset
 
 
 class Reader:
@@ -276,7 +276,7 @@ class Reader:
                 size = self.rng.choice((1, 200, 1 << 20))
                 await self.client.connected()
                 life = self.client.life
-                code, start, high, records = await fetch(self.client, self.place, offset, max_bytes=size)
+                code, start, high, records, after = await fetch(self.client, self.place, offset, max_bytes=size)
             except NoAnswer:
                 await asyncio.sleep(0.05)
                 continue
@@ -287,7 +287,8 @@ class Reader:
                 found = await self._log_start()
                 offset = found if found is not None else offset
             elif code == ErrorCode.NONE:
-                offset = self._take(records, offset, start, high, life)
+                self._take(records, offset, start, high, life)
+                offset = after
             if code != ErrorCode.NONE or not records:
                 await asyncio.sleep(self.rng.random() * self.world.pace_s)
             else:
@@ -295,7 +296,7 @@ class Reader:
 
     def _take(
         self, records: list[tuple[int, bytes | None, bytes | None]], offset: int, start: int, high: int, life: int
-    ) -> int:
+    ) -> None:
         for at, _, value in records:
             assert value is not None
             if at >= high:
@@ -304,7 +305,6 @@ class Reader:
                 raise Violation("poll-skip", f"{self.place}: a reader at {offset} was given {at}, the start is {start}")
             self.world.ledger.read(self.place, at, value, life)
             offset = at + 1
-        return offset
 
     async def _log_start(self) -> int | None:
         try:
@@ -333,16 +333,12 @@ async def read_all(client: SimClient, place: Place) -> tuple[int, int, list[tupl
             records: list[tuple[int, bytes | None, bytes | None]] = []
             offset = start
             while offset < end:
-                code, _, _, found = await fetch(client, place, offset)
-                if code != ErrorCode.NONE:
+                code, _, _, found, after = await fetch(client, place, offset)
+                if code != ErrorCode.NONE or after == offset:
                     break
                 records += found
-                if not found:
-                    break
-                offset = found[-1][0] + 1
+                offset = after
             else:
-                return start, end, records
-            if code == ErrorCode.NONE:
                 return start, end, records
         except NoAnswer:
             pass

@@ -69,7 +69,7 @@ class World:
         self.trace: Callable[..., None] = self._trace.event
         self.network = Network(self.scheduler, Random(f"{seed}:net"), self.trace, self.count)
         self.durable = rng.random() < 0.5
-        self.pace_s = rng.choice((0.2, 0.5, 1.0))
+        self.pace_s = rng.choice((0.4, 1.0, 2.0))
         self.member_vanishes = rng.choice((0.0, 0.05, 0.2))
         self.disk = SimDisk(Random(f"{seed}:disk"), lambda: self.process.clock.wall_ms())
         self.disk.make_directories("/")
