@@ -69,6 +69,7 @@ class BrokerProcess:
         """Called when a start is through, before any client is answered by it."""
         self.on_death: Callable[[str], None] = lambda how: None
         """Called just before the process dies, while what it knew can still be looked at."""
+        self.on_operation: Callable[[str, str], None] = lambda operation, path: None
         self.crash_after: int | None = None
         """How many disk operations from now the process dies, if it is to."""
         self.crash_is_power_loss = False
@@ -120,7 +121,7 @@ class BrokerProcess:
             )
             self.broker = broker
             await broker.start()
-        except (ValueError, OSError) as error:
+        except (ValueError, OSError, StorageError) as error:
             self.start_error = error
             self._exited(f"cannot start: {error}")
             return
@@ -178,6 +179,7 @@ class BrokerProcess:
 
     def _operation(self, operation: str, path: str, position: int, size: int) -> None:
         self._trace("disk", operation, path, position, size)
+        self.on_operation(operation, path)
         if self.crash_after is not None and self.is_up:
             self.crash_after -= 1
             if self.crash_after < 0:

@@ -26,6 +26,7 @@ from mainstem.protocol.messages.k11_join_group import JoinGroupRequest, JoinGrou
 from mainstem.protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 from mainstem.protocol.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from mainstem.protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from mainstem.protocol.messages.k15_describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from mainstem.sim.client import NoAnswer, SimClient
 from mainstem.sim.ledger import Place
 from mainstem.sim.workloads import fetch, list_offset
@@ -218,3 +219,8 @@ async def find_coordinator(client: SimClient, group: str) -> ErrorCode:
     request = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
     answer = await client.ask(request, 4, FindCoordinatorResponse)
     return ErrorCode(answer.coordinators[0].error_code)
+
+
+async def describe_state(client: SimClient, group: str) -> str:
+    answer = await client.ask(DescribeGroupsRequest(groups=[group]), 5, DescribeGroupsResponse)
+    return answer.groups[0].group_state

@@ -9,6 +9,7 @@ read. In the others a power loss may take what was not yet synced, and only that
 """
 
 import asyncio
+import contextlib
 import gc
 import logging
 import sys
@@ -27,6 +28,7 @@ from mainstem.sim.checkers.commits_survive import CommitsSurvive
 from mainstem.sim.checkers.crash_keeps import CrashKeeps
 from mainstem.sim.checkers.derived_state import DerivedState
 from mainstem.sim.checkers.failed_directory import FailedDirectory
+from mainstem.sim.checkers.groups_settle import GroupsSettle
 from mainstem.sim.checkers.history import HistoryHolds
 from mainstem.sim.checkers.log_order import LogOrder
 from mainstem.sim.checkers.metadata_replays import MetadataReplays
@@ -35,7 +37,7 @@ from mainstem.sim.client import NoAnswer, SimClient
 from mainstem.sim.disk import SimDisk
 from mainstem.sim.faults import Effect, Fault
 from mainstem.sim.group_ledger import GroupLedger
-from mainstem.sim.group_members import Member, fetch_committed, find_coordinator
+from mainstem.sim.group_members import Member, describe_state, fetch_committed, find_coordinator
 from mainstem.sim.ledger import Ledger, Place, Violation
 from mainstem.sim.loop import Scheduler, SimLoop
 from mainstem.sim.nemesis import Nemesis
@@ -78,6 +80,7 @@ class World:
         )
         self.process.on_death = self._died
         self.process.on_served = self._served
+        self.process.on_operation = self._operation
         self.ledger = Ledger(self.count)
         self.ledger.loses_nothing = self.durable
         self.groups = GroupLedger(self.count)
@@ -91,6 +94,7 @@ class World:
         self.had_disk_error = False
         self.finals: dict[Place, tuple[int, int, Records]] = {}
         self.committed: dict[tuple[str, Place], int] = {}
+        self.group_states: dict[str, str] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._loops: list[SimLoop] = []
         self._violation: Violation | None = None
@@ -104,6 +108,7 @@ class World:
             DerivedState(self),
             HistoryHolds(self),
             CommitsSurvive(self),
+            GroupsSettle(self),
         ]
         self.nemesis = Nemesis(self, Random(f"{seed}:nemesis"))
         self._admins: list[Admin] = []
@@ -182,6 +187,7 @@ class World:
 
     def arm(self, name: str, fault: Fault) -> None:
         self._armed[name] = fault
+        fault.on_strike = self._failed_directory.struck
         self.disk.faults.append(fault)
 
     def cure_disk(self) -> None:
@@ -235,6 +241,11 @@ class World:
             for checker in self.checkers:
                 checker.served(broker)
         except Violation as violation:
+            self._fail(violation)
+
+    def _operation(self, operation: str, path: str) -> None:
+        violation = self._failed_directory.check(operation, path)
+        if violation is not None:
             self._fail(violation)
 
     def _fail(self, violation: Violation) -> None:
@@ -426,6 +437,8 @@ class World:
         wanted = {(commit.group, commit.place): None for commit in self.groups.commits}
         for group, place in wanted:
             self.committed[group, place] = await self._fetch_committed(client, group, place)
+        for group in dict.fromkeys(group for group, _ in wanted):
+            self.group_states[group] = await self._settled_state(client, group)
 
     async def _fetch_committed(self, client: SimClient, group: str, place: Place) -> int:
         for _ in range(100):
@@ -438,6 +451,16 @@ class World:
                 pass
             await asyncio.sleep(0.1)
         raise Violation("G9 the coordinator answers", f"the offsets of {group} cannot be read")
+
+    async def _settled_state(self, client: SimClient, group: str) -> str:
+        state = ""
+        for _ in range(20):
+            with contextlib.suppress(NoAnswer):
+                state = await describe_state(client, group)
+                if state in ("Stable", "Empty", "Dead"):
+                    break
+            await asyncio.sleep(1)
+        return state
 
     def _end(self) -> None:
         """Lets go of everything, without a word about what was abandoned."""

@@ -1,4 +1,7 @@
-"""D5: after the first failed write or fsync on a directory nothing more is written to its logs."""
+"""D5: after the first failed write to a log nothing more is written to it.
+
+A flush that a thread had begun may still go on; a write that is tried after the failed one would land behind a hole.
+"""
 
 from mainstem.broker.app import Broker
 from mainstem.sim.checkers import Checker
@@ -15,12 +18,13 @@ class FailedDirectory(Checker):
 
     def struck(self, operation: str, path: str) -> None:
         """A fault made this operation fail."""
-        folder = path.rpartition("/")[0]
-        if path.endswith(".log") and operation in ("write", "sync"):
-            self._failed.setdefault(folder, f"{operation} of {path}")
+        if operation == "write" and path.endswith(".log"):
+            self._failed.setdefault(path.rpartition("/")[0], path)
 
-    def before_operation(self, operation: str, path: str) -> None:
-        if self._failed and operation in ("write", "sync") and path.endswith(".log"):
+    def check(self, operation: str, path: str) -> Violation | None:
+        """Whether this operation breaks the promise."""
+        if self._failed and operation == "write" and path.endswith(".log"):
             first = self._failed.get(path.rpartition("/")[0])
             if first is not None:
-                raise Violation("D5 a failed log is left alone", f"{operation} of {path} after the failed {first}")
+                return Violation("D5 a failed log is left alone", f"{path} was written after a write of {first} failed")
+        return None
