@@ -211,6 +211,7 @@ def config_cases() -> Iterator[Case]:
     yield "broker subtract what is not there", change(BROKER, "", ("log.cleanup.policy", SUBTRACT, " compact")), 1
     yield "broker append to a number", change(BROKER, "1", ("log.cleaner.threads", APPEND, "2")), 1
     yield "broker delete what is not set", change(BROKER, "1", ("log.cleaner.backoff.ms", DELETE, None)), 1
+    yield "broker delete", change(BROKER, "1", ("log.cleanup.policy", DELETE, None)), 1
     yield "broker replace", replace(BROKER, "1", my_own_setting="5", log_cleaner_threads="2"), 2
     yield "broker replace with the same", replace(BROKER, "1", my_own_setting="5", log_cleaner_threads="2"), 2
     yield "topic min isr", change(TOPIC, "orders", ("min.insync.replicas", SET, "1")), 1
