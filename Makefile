@@ -53,9 +53,9 @@ test-compiled: build/compiled/.ready
 test-crash: $(VENV)/.ready
 	MAINSTEM_EXPECT=interpreted PYTHONPATH=src $(BIN)/python -m pytest -n $(JOBS) tests/crash tests/model --timeout 1800
 
-## make bench             what bench/ measures, in one run; the tables are in docs/benchmarks.md
+## make bench [ROW=name]  Apache Kafka and Mainstem side by side; writes the tables of docs/benchmarks.md
 bench: build/compiled/.ready
-	PYTHONPATH=build/compiled:. $(BIN)/python -m bench
+	PYTHONPATH=build/compiled:. $(BIN)/python -m bench $(ROW)
 
 ## make clean             remove what was built
 clean:

@@ -12,11 +12,20 @@ from setuptools import setup
 
 # One list, and nothing else decides what is compiled. A module belongs here when it runs per batch or per record.
 COMPILED = [
+    "src/mainstem/broker/apis/k00_produce.py",
+    "src/mainstem/broker/apis/k01_fetch.py",
+    "src/mainstem/broker/context.py",
+    "src/mainstem/broker/fetch_sessions.py",
+    "src/mainstem/broker/partition.py",
+    "src/mainstem/broker/purgatory.py",
+    "src/mainstem/broker/router.py",
     "src/mainstem/core/log/append_result.py",
     "src/mainstem/core/log/compaction.py",
     "src/mainstem/core/log/epochs.py",
     "src/mainstem/core/log/producers.py",
     "src/mainstem/core/log/validation.py",
+    "src/mainstem/core/replication/leader.py",
+    "src/mainstem/net/connection.py",
     "src/mainstem/protocol/batch.py",
     "src/mainstem/protocol/builder.py",
     "src/mainstem/protocol/columns.py",

@@ -86,8 +86,15 @@ class Kafka:
                 raise RuntimeError(f"Maven could not fetch Apache Kafka {VERSION}: {done.stdout}{done.stderr}")
             (self.jars / "complete").touch()
 
-    def command(self, main: str, *arguments: str, heap_mb: int = 256, options: Sequence[str] = ()) -> list[str]:
-        return ["java", f"-Xmx{heap_mb}m", *_JVM, *options, "-cp", f"{self.jars}/*", main, *arguments]
+    def command(
+        self,
+        main: str,
+        *arguments: str,
+        heap_mb: int = 256,
+        options: Sequence[str] = (),
+        jvm: Sequence[str] = _JVM,
+    ) -> list[str]:
+        return ["java", f"-Xmx{heap_mb}m", *jvm, *options, "-cp", f"{self.jars}/*", main, *arguments]
 
     def run_tool(self, main: str, *arguments: str) -> str:
         """What one of Kafka's tools prints; fails the test where the tool fails."""
@@ -108,12 +115,24 @@ class KafkaNode:
 
     cluster_id = "bWFpbnN0ZW0tdGVzdHMtMQ"
 
-    def __init__(self, kafka: Kafka, home: Path, settings: Mapping[str, str] | None = None, node_id: int = 1) -> None:
+    def __init__(
+        self,
+        kafka: Kafka,
+        home: Path,
+        settings: Mapping[str, str] | None = None,
+        node_id: int = 1,
+        jvm: Sequence[str] = _JVM,
+        heap_mb: int = 512,
+    ) -> None:
         self._kafka = kafka
+        self._jvm = jvm
+        self._heap_mb = heap_mb
         self._home = home
         self._settings = dict(settings or {})
         self._node_id = node_id
         self._process: subprocess.Popen[bytes] | None = None
+        self._config = home / "server.properties"
+        self._is_prepared = False
         self.data = home / "data"
         self.port = 0
 
@@ -125,7 +144,13 @@ class KafkaNode:
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
-    def start(self) -> None:
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def format(self) -> None:
+        """Writes the settings, with fresh ports, and formats the directory where it is new. `start` does it, too."""
         assert not self.is_running
         self._home.mkdir(parents=True, exist_ok=True)
         self.data.mkdir(exist_ok=True)
@@ -147,22 +172,33 @@ class KafkaNode:
             "group.initial.rebalance.delay.ms": "0",
             **self._settings,
         }
-        config = self._home / "server.properties"
+        config = self._config
         config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         if not (self.data / "meta.properties").exists():
             arguments = ["format", "--standalone", "-t", self.cluster_id, "-c", str(config)]
             self._kafka.run_tool("kafka.tools.StorageTool", *arguments)
+        self._is_prepared = True
+
+    def start(self) -> None:
+        if not self._is_prepared:
+            self.format()
+        self._is_prepared = False
+        self._launch()
+        self._wait_until_it_listens()
+
+    def _launch(self) -> None:
         logging = self._home / "log4j2.xml"
         logging.write_text(_LOGGING.format(log=self._home / "server.log"))
         options = [f"-Dlog4j2.configurationFile={logging}"]
         with open(self._home / "out.log", "ab") as out:
             self._process = subprocess.Popen(
-                self._kafka.command("kafka.Kafka", str(config), heap_mb=512, options=options),
+                self._kafka.command(
+                    "kafka.Kafka", str(self._config), heap_mb=self._heap_mb, options=options, jvm=self._jvm
+                ),
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
             )
-        self._wait_until_it_listens()
 
     def _wait_until_it_listens(self) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S

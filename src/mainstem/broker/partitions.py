@@ -19,6 +19,7 @@ from mainstem.core.controller.states import PartitionState, TopicState
 from mainstem.core.log.config import LogConfig, parse_log_config, server_defaults
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.storage.errors import StorageError
+from mainstem.storage.flushing import FlushJob
 from mainstem.storage.fs import FileSystem
 from mainstem.storage.log import Log
 from mainstem.storage.log_directory import LogDirectory
@@ -29,6 +30,11 @@ from mainstem.storage.recovery import open_log
 log = logging.getLogger(__name__)
 
 Key = tuple[str, int]
+
+_APPLIED_TOGETHER = 64
+"""How many partitions a change of metadata brings in line before others may run."""
+_FLUSHED_TOGETHER = 64
+"""How many logs are flushed at a time at the stop."""
 
 
 class Partitions:
@@ -55,6 +61,8 @@ class Partitions:
         self.open_files = OpenFiles(fs, open_files_max)
         self._settings = settings
         self._defaults = server_defaults(settings)
+        self._configs: dict[str, LogConfig] = {}
+        """One for all partitions of a topic; emptied when any setting changes."""
         self._producer_expiration_ms = producer_expiration_ms
         self._partitions: dict[Key, Partition] = {}
         self._by_id: dict[tuple[bytes, int], Partition] = {}
@@ -102,7 +110,10 @@ class Partitions:
     # Settings
 
     def log_config(self, topic: str) -> LogConfig:
-        return parse_log_config(self.image.config(TOPIC, topic), self._defaults)
+        config = self._configs.get(topic)
+        if config is None:
+            config = self._configs[topic] = parse_log_config(self.image.config(TOPIC, topic), self._defaults)
+        return config
 
     def _take_broker_settings(self) -> None:
         """What was set for this broker while running gives topics their defaults, as its file does."""
@@ -110,6 +121,7 @@ class Partitions:
             self._defaults = server_defaults(ConfigView(self._settings, self.image, self._node_id).settings)
         except ValueError as error:
             log.error("the defaults of topics stay as they are: %s", error)
+        self._configs.clear()
 
     def _open(self, place: LogPlace) -> Log:
         return open_log(
@@ -157,18 +169,49 @@ class Partitions:
         for topic_state in delta.removed_topics.values():
             for index in topic_state.partitions:
                 self._delete(topic_state.name, topic_state.topic_id, index)
-        for count, (topic_id, index) in enumerate(delta.partitions):
-            found = image.topics_by_id.get(topic_id)
-            if found is not None and index in found.partitions:
-                self._apply_partition(found, index, found.partitions[index])
-            if count % 16 == 15:
-                await asyncio.sleep(0)
+        if delta.configs or delta.removed_topics:
+            self._configs.clear()
+        keys = list(delta.partitions)
+        for at in range(0, len(keys), _APPLIED_TOGETHER):
+            # Looked up once: what changes while threads work comes with a later delta, and finds what was made here.
+            some: list[tuple[TopicState, int, PartitionState]] = []
+            for topic_id, index in keys[at : at + _APPLIED_TOGETHER]:
+                found = image.topics_by_id.get(topic_id)
+                if found is not None and index in found.partitions:
+                    some.append((found, index, found.partitions[index]))
+            await self._prepare(some)
+            for topic, index, state in some:
+                self._apply_partition(topic, index, state)
+            await asyncio.sleep(0)
         changed = {name: None for resource_type, name in delta.configs if resource_type == TOPIC}
         if (BROKER, "") in delta.configs or (BROKER, str(self._node_id)) in delta.configs:
             self._take_broker_settings()
             changed = dict.fromkeys(image.topics)
         for name in changed:
             self._reconfigure(name)
+
+    async def _prepare(self, some: list[tuple[TopicState, int, PartitionState]]) -> None:
+        """Has threads make the folders of the partitions that are new here: it is their syncs that take time."""
+        running: list[tuple[LogDirectory, asyncio.Future[None]]] = []
+        for topic, index, state in some:
+            key = (topic.name, index)
+            if self._node_id not in state.replicas or key in self._partitions or key in self.dirs.failed_logs:
+                continue
+            job = self.dirs.prepare(topic.name, index, topic.topic_id)
+            if job is not None:
+                running.append((job.directory, self._loop.run_in_executor(None, job.run)))
+        for directory, done in running:
+            await self._settle(directory, done)
+        if running and running[0][0].offline is None:
+            directory = running[0][0]
+            done = self._loop.run_in_executor(None, directory.sync)
+            await self._settle(directory, done)
+
+    async def _settle(self, directory: LogDirectory, done: "asyncio.Future[None]") -> None:
+        try:
+            await done
+        except OSError as error:
+            self.directory_failed(directory, error)
 
     def _apply_partition(self, topic: TopicState, index: int, state: PartitionState) -> None:
         key = (topic.name, index)
@@ -260,6 +303,30 @@ class Partitions:
             partition.resign()
         for partition in closing:
             await partition.settle()
+        for at in range(0, len(closing), _FLUSHED_TOGETHER):
+            await self._flush_together(closing[at : at + _FLUSHED_TOGETHER])
         self._partitions.clear()
         self._by_id.clear()
         self.dirs.close(broker_epoch, self._clock.wall_ms())
+
+    async def _flush_together(self, closing: list[Partition]) -> None:
+        """Leaves little to sync for the close itself, which takes one log after the other: a file system syncs many
+        files that are waiting together in the time of a few."""
+        running: list[tuple[Partition, FlushJob, asyncio.Future[None]]] = []
+        for partition in closing:
+            if partition.log.failure is None and not (partition.log.is_closed or partition.log.is_flushing):
+                try:
+                    job = partition.log.begin_flush(self._clock.wall_ms())
+                except StorageError as error:
+                    self.log_failed(partition, error)
+                else:
+                    running.append((partition, job, self._loop.run_in_executor(None, job.run)))
+        for partition, job, done in running:
+            await done
+            if partition.log.is_closed:
+                job.finish()
+                continue
+            try:
+                partition.log.finish_flush(job)
+            except StorageError as error:
+                self.log_failed(partition, error)

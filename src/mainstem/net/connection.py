@@ -7,13 +7,16 @@
 - A response is a list of chunks: bytes, and slices of files. A large slice of a file goes out by `sendfile` when
   the loop's transport has nothing of its own to send first; else, and where there is no descriptor, it is read in
   pieces. A slice that is not in memory is read by a thread first, so that a slow disk never blocks the loop.
+
+A `Connection` has what `asyncio.BufferedProtocol` has, but does not inherit from it: compiled classes cannot. The
+listener puts asyncio's class before it.
 """
 
 import asyncio
 import os
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import Any, Protocol
 
 from mainstem.protocol.errors import RemoteError
 from mainstem.protocol.framing import FrameReceiver, SharedBuffer
@@ -70,7 +73,7 @@ class Exchange:
 Handler = Callable[[Exchange], None]
 
 
-class Connection(asyncio.BufferedProtocol):
+class Connection:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
@@ -90,7 +93,8 @@ class Connection(asyncio.BufferedProtocol):
         self._receiver = FrameReceiver(shared, max_frame_bytes)
         self._max_in_flight = max_in_flight
         self._on_lost = on_lost
-        self._transport: asyncio.Transport | None = None
+        self._transport: Any = None
+        """An asyncio.Transport, but by what it does: uvloop's do not inherit from it. None when it is lost."""
         self._descriptor = -1
         self._waiting: deque[bytes] = deque()
         """Frames received past the bound on requests in flight; reading is paused while there are any."""
@@ -109,8 +113,7 @@ class Connection(asyncio.BufferedProtocol):
 
     # What the loop calls
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport = cast(asyncio.Transport, transport)  # uvloop's do not inherit from asyncio's
+    def connection_made(self, transport: Any) -> None:
         self._transport = transport
         # Every byte the transport holds back is one it tells us about: sendfile must not overtake it.
         transport.set_write_buffer_limits(high=0)
@@ -134,9 +137,6 @@ class Connection(asyncio.BufferedProtocol):
             self._take(frame)
         self._corked = False
         self._pump()
-
-    def eof_received(self) -> bool:
-        return False
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from typing import Any
 
 from mainstem.net.connection import Connection, Handler
 from mainstem.protocol.framing import SharedBuffer
@@ -53,36 +54,41 @@ class Listener:
         for connection in list(self._connections):
             connection.abort()
 
-    def _accept(self) -> Connection:
-        connection = _Accepted(self)
+    def _accept(self) -> "_Protocol":
+        connection = Connection(
+            self._loop,
+            self._handler,
+            self._shared,
+            listener_name=self.name,
+            max_frame_bytes=self._max_frame_bytes,
+            on_lost=self._lost,
+        )
         self._connections[connection] = None
-        if len(self._connections) > self._max_connections:
-            connection.refuse()
-        return connection
+        return _Protocol(connection, is_refused=len(self._connections) > self._max_connections)
 
     def _lost(self, connection: Connection) -> None:
         self._connections.pop(connection, None)
 
 
-class _Accepted(Connection):
-    def __init__(self, listener: Listener) -> None:
-        super().__init__(
-            listener._loop,
-            listener._handler,
-            listener._shared,
-            listener_name=listener.name,
-            max_frame_bytes=listener._max_frame_bytes,
-            on_lost=listener._lost,
-        )
-        self._refused = False
+class _Protocol(asyncio.BufferedProtocol):
+    """A connection as a loop wants it. What runs per read is the connection's own, without a call in between."""
 
-    def refuse(self) -> None:
-        self._refused = True
+    def __init__(self, connection: Connection, is_refused: bool) -> None:
+        self._connection = connection
+        self._is_refused = is_refused
+        self.get_buffer = connection.get_buffer  # type: ignore[method-assign]
+        self.buffer_updated = connection.buffer_updated  # type: ignore[method-assign, assignment]
+        self.pause_writing = connection.pause_writing  # type: ignore[method-assign]
+        self.resume_writing = connection.resume_writing  # type: ignore[method-assign]
+        self.connection_lost = connection.connection_lost  # type: ignore[method-assign, assignment]
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
+    def connection_made(self, transport: Any) -> None:
+        self._connection.connection_made(transport)
         opened = transport.get_extra_info("socket")
         if opened is not None and opened.family in (socket.AF_INET, socket.AF_INET6):
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if self._refused:
-            self.abort()
+        if self._is_refused:
+            self._connection.abort()
+
+    def eof_received(self) -> bool:
+        return False

@@ -1,11 +1,13 @@
-"""From a stream of bytes to frames: one copy a frame, and memory bounded by what peers really send.
+"""From a stream of bytes to frames: memory bounded by what peers really send, and no copy that need not be.
 
 All connections of a loop receive into one shared buffer, because a loop reads one socket at a time: ten thousand idle
-connections hold nothing. What arrives whole is copied out once, as immutable `bytes`. A frame larger than what has
-arrived gets a buffer of its own that the kernel fills directly; it grows with what has come, not with what the peer
-says will come, so that a peer cannot make us allocate by announcing.
+connections hold nothing, and what a read touches stays in the processor's cache. What arrives whole is copied out once,
+as immutable `bytes`. A frame whose end has not arrived is collected in a `BytesIO`, which grows with what has come,
+not with what the peer says will come, so that a peer cannot make us allocate by announcing; and which gives its bytes
+away without copying them once more.
 """
 
+from io import BytesIO
 from typing import Final
 
 from librt.strings import read_i32_be
@@ -15,8 +17,9 @@ from mainstem.protocol.errors import ErrorCode, RemoteError
 
 SIZE_BYTES: Final = 4
 SHARED_BYTES: Final = 1 << 20
-_FIRST_GROWTH: Final = 256 << 10
-"""A partial frame's own buffer starts at this size at most and doubles as it fills."""
+_SMALL_BYTES: Final = 16 << 10
+"""Up to this much is copied out of the shared buffer in one go and cut into frames from there."""
+_UNKNOWN: Final = -1
 
 
 class SharedBuffer:
@@ -37,70 +40,101 @@ class FrameReceiver:
     def __init__(self, shared: SharedBuffer, max_frame_bytes: i64) -> None:
         self._shared = shared
         self._max_frame_bytes: i64 = max_frame_bytes
-        self._partial: bytearray | None = None
-        """The beginning of a frame, size prefix included, when a read ended inside it."""
+        self._partial: BytesIO | None = None
+        """The beginning of a frame, or of its size prefix, when a read ended inside it."""
         self._got: i64 = 0
-        self._expected: i64 = 0
-        """The whole frame's bytes with its prefix, or 0 while the prefix itself is incomplete."""
+        self._expected: i64 = _UNKNOWN
+        """The frame's bytes without its prefix, or -1 while it is the prefix that is incomplete."""
 
     @property
     def held_bytes(self) -> int:
-        return 0 if self._partial is None else len(self._partial)
+        return 0 if self._partial is None else self._got
 
     def buffer(self) -> memoryview:
         """Where the next bytes belong."""
-        partial = self._partial
-        if partial is None or self._expected == 0:
-            return self._shared.view
-        if self._got == len(partial):
-            grown = bytearray(min(self._expected, 2 * self._got))
-            grown[: self._got] = partial
-            self._partial = partial = grown
-        return memoryview(partial)[self._got :]
+        return self._shared.view
 
     def received(self, count: i64) -> list[bytes]:
         """Takes in `count` bytes just read into `buffer()`; the frames they complete, without their prefixes."""
-        partial = self._partial
-        if partial is None:
-            return self._split(self._shared.view, count)
-        if self._expected == 0:
-            # The size prefix itself was torn: put the pieces together and look again.
-            joined = bytes(partial[: self._got]) + bytes(self._shared.view[:count])
-            self._partial = None
-            return self._split(memoryview(joined), len(joined))
-        self._got += count
-        if self._got < self._expected:
-            return []
-        frame = bytes(memoryview(partial)[SIZE_BYTES : self._expected])
-        self._partial = None
-        return [frame]
-
-    def _split(self, view: memoryview, end: i64) -> list[bytes]:
         frames: list[bytes] = []
         at: i64 = 0
-        while end - at >= SIZE_BYTES:
-            size: i64 = i64(read_i32_be(bytes(view[at : at + SIZE_BYTES]), 0))
-            if size < 0 or size > self._max_frame_bytes:
-                raise RemoteError(
-                    ErrorCode.INVALID_REQUEST,
-                    f"a frame of {size} bytes; between 0 and {self._max_frame_bytes} are allowed",
-                )
-            if end - at < SIZE_BYTES + size:
-                self._keep(view, at, end, SIZE_BYTES + size)
+        if self._partial is not None:
+            if self._expected == _UNKNOWN:
+                at = self._complete_prefix(count)
+            if self._expected != _UNKNOWN:
+                at = self._complete_frame(at, count, frames)
+            if self._partial is not None:
                 return frames
-            frames.append(bytes(view[at + SIZE_BYTES : at + SIZE_BYTES + size]))
-            at += SIZE_BYTES + size
-        if at < end:
-            self._keep(view, at, end, 0)
+        view = self._shared.view
+        if count - at <= _SMALL_BYTES:
+            self._split_small(bytes(view[at:count]), frames)
+        else:
+            self._split(view, at, count, frames)
         return frames
 
-    def _keep(self, view: memoryview, at: i64, end: i64, expected: i64) -> None:
-        got: i64 = end - at
-        room: i64 = got
-        if expected > 0:
-            room = min(expected, max(2 * got, i64(_FIRST_GROWTH)))
-        partial = bytearray(room)
-        partial[:got] = view[at:end]
+    def _complete_prefix(self, count: i64) -> i64:
+        """Goes on with a size prefix that was torn; where the rest of the input begins."""
+        partial = self._partial
+        assert partial is not None
+        taken: i64 = min(SIZE_BYTES - self._got, count)
+        partial.write(self._shared.view[:taken])
+        self._got += taken
+        if self._got == SIZE_BYTES:
+            self._expected = self._checked(i64(read_i32_be(partial.getvalue(), 0)))
+            self._partial = BytesIO()
+            self._got = 0
+        return taken
+
+    def _complete_frame(self, at: i64, count: i64, frames: list[bytes]) -> i64:
+        """Goes on with a frame whose size is known; where the rest of the input begins."""
+        partial = self._partial
+        assert partial is not None
+        taken: i64 = min(self._expected - self._got, count - at)
+        if taken > 0:
+            partial.write(self._shared.view[at : at + taken])
+            self._got += taken
+        if self._got == self._expected:
+            frames.append(partial.getvalue())
+            self._partial = None
+        return at + taken
+
+    def _split_small(self, data: bytes, frames: list[bytes]) -> None:
+        end: i64 = len(data)
+        at: i64 = 0
+        while end - at >= SIZE_BYTES:
+            size = self._checked(i64(read_i32_be(data, at)))
+            at += SIZE_BYTES
+            if end - at < size:
+                self._keep(data[at:], size)
+                return
+            frames.append(data[at : at + size])
+            at += size
+        if at < end:
+            self._keep(data[at:], _UNKNOWN)
+
+    def _split(self, view: memoryview, at: i64, end: i64, frames: list[bytes]) -> None:
+        while end - at >= SIZE_BYTES:
+            size = self._checked(i64(read_i32_be(bytes(view[at : at + SIZE_BYTES]), 0)))
+            at += SIZE_BYTES
+            if end - at < size:
+                self._keep(view[at:end], size)
+                return
+            frames.append(bytes(view[at : at + size]))
+            at += size
+        if at < end:
+            self._keep(view[at:end], _UNKNOWN)
+
+    def _checked(self, size: i64) -> i64:
+        if size < 0 or size > self._max_frame_bytes:
+            raise RemoteError(
+                ErrorCode.INVALID_REQUEST,
+                f"a frame of {size} bytes; between 0 and {self._max_frame_bytes} are allowed",
+            )
+        return size
+
+    def _keep(self, begun: bytes | memoryview, expected: i64) -> None:
+        partial = BytesIO()
+        partial.write(begun)
         self._partial = partial
-        self._got = got
+        self._got = len(begun)
         self._expected = expected

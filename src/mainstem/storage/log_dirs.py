@@ -137,6 +137,21 @@ class Moved(Generic[LogT]):
     old_folder: str
 
 
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """A folder that is made for a new partition before `create` opens it."""
+
+    fs: FileSystem
+    directory: LogDirectory
+    folder: str
+    topic_id: bytes
+
+    def run(self) -> None:
+        """Blocks; OSError where the directory is to go offline. The folder's own name is `create`'s to sync."""
+        self.fs.make_directory(self.folder)
+        write_topic_id(self.fs, self.folder, self.topic_id)
+
+
 class LogDirs(Generic[LogT]):
     def __init__(
         self,
@@ -157,6 +172,7 @@ class LogDirs(Generic[LogT]):
         self._delete_delay_ms: Final = delete_delay_ms
         self._removals: list[Removal] = []
         self._homes: dict[TopicPartition, LogDirectory] = {}
+        self._prepared: dict[TopicPartition, LogDirectory] = {}
         self._loaded = False
         self.logs: dict[TopicPartition, LogT] = {}
         self.failed_logs: dict[TopicPartition, str] = {}
@@ -290,13 +306,17 @@ class LogDirs(Generic[LogT]):
         candidates = sorted(self.online, key=lambda directory: len(directory.partitions))
         if directory_id is not None:
             candidates = [directory for directory in candidates if directory.directory_id == directory_id]
+        prepared = self._prepared.pop(key, None)
+        if prepared in candidates:
+            candidates.remove(prepared)
+            candidates.insert(0, prepared)
         for directory in candidates:
             folder = f"{directory.path}/{name}"
             try:
-                self._forget_checkpoints(directory, key)
-                self._fs.make_directory(folder)
-                write_topic_id(self._fs, folder, topic_id)
-                self._fs.sync_directory(directory.path)
+                if directory is not prepared:
+                    self._forget_checkpoints(directory, key)
+                    Preparation(self._fs, directory, folder, topic_id).run()
+                    self._fs.sync_directory(directory.path)
             except OSError as error:
                 self.take_offline(directory, error)
                 continue
@@ -306,6 +326,24 @@ class LogDirs(Generic[LogT]):
             if key in self.logs:
                 return self.logs[key]
         raise StorageError(name, "no log directory can take a new partition")
+
+    def prepare(self, topic: str, partition: int, topic_id: bytes) -> Preparation | None:
+        """A job that makes the folder of a new partition; many can run together, in threads, before `create`.
+
+        Nothing is prepared where there is a choice of directories: that is `create`'s, one partition at a time.
+        After the jobs of one directory, and before `create`, its own entries are to be synced.
+        """
+        key = (topic, partition)
+        if len(self.directories) != 1 or self.any_offline or key in self._homes or key in self._prepared:
+            return None
+        directory = self.directories[0]
+        try:
+            self._forget_checkpoints(directory, key)
+        except OSError as error:
+            self.take_offline(directory, error)
+            return None
+        self._prepared[key] = directory
+        return Preparation(self._fs, directory, f"{directory.path}/{folder_name(topic, partition)}", topic_id)
 
     def _forget_checkpoints(self, directory: LogDirectory, key: TopicPartition) -> None:
         """The old recovery point of a deleted partition would call the unsynced tail of the new one damaged (D4)."""

@@ -86,8 +86,9 @@ class _Loader:
         self._kafka_left = False
 
     def load(self, clean: bool, high_watermark: i64) -> Log:
-        self._finish_leftovers()
         listing = self._fs.list_directory(self.directory)
+        if self._finish_leftovers(listing):
+            listing = self._fs.list_directory(self.directory)
         self._find_segments(listing)
         self.epochs = read_leader_epochs(self._fs, f"{self.directory}/{names.LEADER_EPOCHS}")
         self.epochs.version = 0
@@ -167,13 +168,16 @@ class _Loader:
                 segment.attach(self._fs.file_size(self._path(name)))
                 self.segments.append(segment)
 
-    def _finish_leftovers(self) -> None:
+    def _finish_leftovers(self, listing: list[str]) -> bool:
+        """Whether there were any."""
+        found = False
         cleaned: list[tuple[int, str]] = []
         swaps: list[tuple[int, str]] = []
-        for name in self._fs.list_directory(self.directory):
+        for name in listing:
             parsed = names.parse_offset_name(name)
             if name.endswith((names.DELETED, TEMPORARY_SUFFIX)):
                 self._fs.remove(self._path(name))
+                found = True
             elif parsed is not None and name.endswith(names.CLEANED):
                 cleaned.append((parsed[0], name))
             elif parsed is not None and name.endswith(names.SWAP):
@@ -189,8 +193,10 @@ class _Loader:
             swaps = [(offset, name) for offset, name in swaps if offset < first]
             for _, name in cleaned:
                 self._fs.remove(self._path(name))
+        found = found or len(cleaned) > 0 or len(swaps) > 0
         if swaps:
             self._complete_swaps(swaps)
+        return found
 
     def _complete_swaps(self, swaps: list[tuple[int, str]]) -> None:
         """Removes the segments that the swapped ones were made from, then gives those their names."""

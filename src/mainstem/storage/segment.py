@@ -341,6 +341,9 @@ class Segment:
 
     def read_next_offset(self) -> i64:
         """The offset after the last batch, found from the last index entry on; the base where there is none."""
+        if self.size == 0:
+            # Most of ten thousand partitions are empty or idle: no file of theirs is opened before it is used.
+            return self.base_offset
         self.check_indexes()
         next_offset: i64 = self.base_offset
         log = self.log.pin()

@@ -48,18 +48,31 @@ def handle_frame(broker: "Broker", context: RequestContext, exchange: Exchange) 
         return
     topics: list[ProduceTopicResponse] = []
     appended: list[Partition] = []
-    waiting = _Waiting(broker, exchange, context, topics, appended, request)
+    pending: list[_Uncommitted] = []
     for topic in request.topics:
         partitions: list[ProducePartitionResponse] = []
         topics.append(ProduceTopicResponse(topic.name, topic.topic_id, partitions))
         for wanted in topic.partitions:
-            partitions.append(_append(broker, frame, version, request, topic, wanted, waiting))
+            partitions.append(_append(broker, frame, version, request, topic, wanted, appended, pending))
     if request.acks == 0:
         _finish_unacknowledged(exchange, topics)
+    elif pending:
+        _Waiting(exchange, context, topics, pending).wait(broker.loop, request.timeout_ms / 1000)
     else:
-        waiting.answer_when_committed()
+        _respond(exchange, context, topics)
     for partition in appended:
         partition.notify()
+
+
+class _Uncommitted:
+    """A batch that was appended and waits for the high watermark, with its answer."""
+
+    __slots__ = ("answer", "end_offset", "partition")
+
+    def __init__(self, partition: Partition, end_offset: int, answer: ProducePartitionResponse) -> None:
+        self.partition = partition
+        self.end_offset = end_offset
+        self.answer = answer
 
 
 def _append(
@@ -69,7 +82,8 @@ def _append(
     request: ProduceRequest,
     topic: ProduceTopic,
     wanted: ProducePartition,
-    waiting: "_Waiting",
+    appended: list[Partition],
+    pending: list[_Uncommitted],
 ) -> ProducePartitionResponse:
     try:
         if version >= _TOPIC_IDS_FROM:
@@ -84,10 +98,10 @@ def _append(
         result = partition.append(frame, start, end, all_in_sync=request.acks == -1)
     except RemoteError as error:
         return _failed(error, version, wanted.index)
-    waiting.appended.append(partition)
+    appended.append(partition)
     answer = ProducePartitionResponse(wanted.index, _NONE, result.base_offset, result.log_append_time, result.log_start)
-    if request.acks == -1:
-        waiting.wait_for(partition, result.last_offset + 1, answer)
+    if request.acks == -1 and partition.high_watermark <= result.last_offset:
+        pending.append(_Uncommitted(partition, result.last_offset + 1, answer))
     return answer
 
 
@@ -111,7 +125,7 @@ def _answer_all(exchange: Exchange, context: RequestContext, request: ProduceReq
         )
         for topic in request.topics
     ]
-    exchange.respond([encode_produce_response(ProduceResponse(topics), context.api_version, context.correlation_id)])
+    _respond(exchange, context, topics)
 
 
 def _finish_unacknowledged(exchange: Exchange, topics: list[ProduceTopicResponse]) -> None:
@@ -123,43 +137,28 @@ def _finish_unacknowledged(exchange: Exchange, topics: list[ProduceTopicResponse
 
 
 class _Waiting:
-    """The answer to a produce, and the commits it still waits for."""
+    """An answer that waits until all batches of its request are committed, or its time is up."""
 
-    __slots__ = ("_context", "_exchange", "_loop", "_open", "_pending", "_request", "_timer", "_topics", "appended")
+    __slots__ = ("_context", "_exchange", "_open", "_pending", "_timer", "_topics")
 
     def __init__(
         self,
-        broker: "Broker",
         exchange: Exchange,
         context: RequestContext,
         topics: list[ProduceTopicResponse],
-        appended: list[Partition],
-        request: ProduceRequest,
+        pending: list[_Uncommitted],
     ) -> None:
-        self.appended = appended
-        self._loop = broker.loop
         self._exchange = exchange
         self._context = context
         self._topics = topics
-        self._request = request
-        self._pending: list[tuple[Partition, int, ProducePartitionResponse]] = []
-        self._open = 0
+        self._pending = pending
+        self._open = len(pending)
         self._timer: asyncio.TimerHandle | None = None
 
-    def wait_for(self, partition: Partition, end_offset: int, answer: ProducePartitionResponse) -> None:
-        if partition.high_watermark < end_offset:
-            self._pending.append((partition, end_offset, answer))
-
-    def answer_when_committed(self) -> None:
-        pending = self._pending
-        if not pending:
-            self._respond()
-            return
-        self._open = len(pending)
-        timer = self._loop.call_later(self._request.timeout_ms / 1000, self._timed_out)
-        self._timer = timer
-        for partition, end_offset, answer in pending:
-            partition.when_committed(end_offset, partial(self._committed, answer))
+    def wait(self, loop: asyncio.AbstractEventLoop, timeout_s: float) -> None:
+        self._timer = loop.call_later(timeout_s, self._timed_out)
+        for each in self._pending:
+            each.partition.when_committed(each.end_offset, partial(self._committed, each.answer))
 
     def _committed(self, answer: ProducePartitionResponse, code: ErrorCode) -> None:
         if self._timer is None:
@@ -172,18 +171,16 @@ class _Waiting:
         if self._open == 0:
             self._timer.cancel()
             self._timer = None
-            self._respond()
+            _respond(self._exchange, self._context, self._topics)
 
     def _timed_out(self) -> None:
         self._timer = None
-        for partition, end_offset, answer in self._pending:
-            if partition.high_watermark < end_offset and answer.error_code == _NONE:
-                answer.error_code = int(ErrorCode.REQUEST_TIMED_OUT)
-                answer.base_offset = _INVALID_OFFSET
-        self._respond()
+        for each in self._pending:
+            if each.partition.high_watermark < each.end_offset and each.answer.error_code == _NONE:
+                each.answer.error_code = int(ErrorCode.REQUEST_TIMED_OUT)
+                each.answer.base_offset = _INVALID_OFFSET
+        _respond(self._exchange, self._context, self._topics)
 
-    def _respond(self) -> None:
-        context = self._context
-        self._exchange.respond(
-            [encode_produce_response(ProduceResponse(self._topics), context.api_version, context.correlation_id)]
-        )
+
+def _respond(exchange: Exchange, context: RequestContext, topics: list[ProduceTopicResponse]) -> None:
+    exchange.respond([encode_produce_response(ProduceResponse(topics), context.api_version, context.correlation_id)])

@@ -34,6 +34,7 @@ from mainstem.protocol.messages.k55_describe_quorum import (
     ResponsePartitionData,
     ResponseTopicData,
 )
+from mainstem.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 from mainstem.protocol.messages.metadata_records import NoOpRecord
 from mainstem.protocol.schema import Message
 from mainstem.protocol.uuids import random_uuid
@@ -49,6 +50,12 @@ TICKS_PER_SESSION: Final = 6
 
 def carry_directly(message: Message, version: int, deliver: Deliver) -> Awaitable[Message]:
     return deliver(message, version)
+
+
+def _is_sign_of_life(request: Message) -> bool:
+    """A heartbeat that changes nothing tells nobody anything new. Waiting behind a slow disk, or behind a thousand
+    partitions being made, it would hold up the next one until the broker counts as gone."""
+    return isinstance(request, BrokerHeartbeatRequest) and not request.want_shut_down
 
 
 class ControllerChannel:
@@ -142,7 +149,7 @@ class ActiveController:
         decision = self._controller.handle(request, version, self._now_ms(), self._quorum.next_offset)
         if decision.records:
             await self._write(decision.records, decision.atomic)
-        elif self._quorum.machine.high_watermark < self._quorum.next_offset:
+        elif self._quorum.machine.high_watermark < self._quorum.next_offset and not _is_sign_of_life(request):
             await self._quorum.committed()
         return decision.response
 
