@@ -205,6 +205,15 @@ def config_cases() -> Iterator[Case]:
     yield "broker min isr", change(BROKER, "1", ("min.insync.replicas", SET, "1")), 1
     yield "default min isr", change(BROKER, "", ("min.insync.replicas", SET, "1")), 1
     yield "default min isr delete", change(BROKER, "", ("min.insync.replicas", DELETE, None)), 1
+    yield "broker append", change(BROKER, "1", ("log.cleanup.policy", APPEND, "compact")), 1
+    yield "broker subtract", change(BROKER, "1", ("log.cleanup.policy", SUBTRACT, "delete")), 1
+    yield "broker append to all", change(BROKER, "", ("log.cleanup.policy", APPEND, "compact")), 1
+    yield "broker subtract what is not there", change(BROKER, "", ("log.cleanup.policy", SUBTRACT, " compact")), 1
+    yield "broker append to a number", change(BROKER, "1", ("log.cleaner.threads", APPEND, "2")), 1
+    yield "broker delete what is not set", change(BROKER, "1", ("log.cleaner.backoff.ms", DELETE, None)), 1
+    yield "broker delete", change(BROKER, "1", ("log.cleanup.policy", DELETE, None)), 1
+    yield "broker replace", replace(BROKER, "1", my_own_setting="5", log_cleaner_threads="2"), 2
+    yield "broker replace with the same", replace(BROKER, "1", my_own_setting="5", log_cleaner_threads="2"), 2
     yield "topic min isr", change(TOPIC, "orders", ("min.insync.replicas", SET, "1")), 1
     yield "logger", change(BROKER_LOGGER, "1", ("kafka", SET, "INFO")), 1
     yield "client metrics", change(CLIENT_METRICS, "sub", ("interval.ms", SET, "10000"), ("metrics", SET, "a,b")), 1
@@ -270,7 +279,13 @@ def feature_cases() -> Iterator[Case]:
     yield "empty features", UpdateFeaturesRequest(feature_updates=[]), 1
 
 
+def elect_twice(name: str, first: int, second: int) -> ElectLeadersRequest:
+    named = [TopicPartitions(topic=name, partitions=[index]) for index in (first, second)]
+    return ElectLeadersRequest(election_type=0, topic_partitions=named)
+
+
 def leader_cases() -> Iterator[Case]:
+    nothing = ReassignableTopic(name="orders", partitions=[])
     yield "elect preferred", elect(0, {"orders": [0, 1]}), 2
     yield "elect unclean", elect(1, {"orders": [0]}), 2
     yield "elect all", elect(0, None), 2
@@ -278,6 +293,7 @@ def leader_cases() -> Iterator[Case]:
     yield "elect unknown topic", elect(0, {"nothing": [0]}), 2
     yield "elect unknown partition", elect(0, {"orders": [99]}), 2
     yield "elect bad type", elect(5, {"orders": [0]}), 2
+    yield "elect a topic twice", elect_twice("orders", 0, 1), 2
     yield "elect v0", ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="orders", partitions=[0])]), 0
     yield "reassign to the same", reassign("orders", 0, [1]), 1
     yield "reassign to unknown", reassign("orders", 0, [2]), 1
@@ -289,6 +305,8 @@ def leader_cases() -> Iterator[Case]:
     yield "reassign unknown topic", reassign("nothing", 0, [1]), 1
     yield "reassign unknown partition", reassign("orders", 99, [1]), 1
     yield "reassign factor kept", reassign("orders", 0, [1, 2], change_factor=False), 1
+    yield "reassign nothing", AlterPartitionReassignmentsRequest(topics=[]), 1
+    yield "reassign no partition", AlterPartitionReassignmentsRequest(topics=[nothing]), 1
     yield "reassign v0", reassign("orders", 0, [1]), 0
     yield "list reassignments", ListPartitionReassignmentsRequest(), 0
     named = [ListPartitionReassignmentsTopics(name="orders", partition_indexes=[0])]

@@ -47,14 +47,20 @@ def node_config(path: Path | str, **settings: str) -> BrokerConfig:
     )
 
 
-async def start_node(path: Path | str, fs: FileSystem | None = None, **settings: str) -> Broker:
+async def start_node(
+    path: Path | str,
+    fs: FileSystem | None = None,
+    on_fatal: Callable[[BaseException], None] = lambda error: None,
+    **settings: str,
+) -> Broker:
     """A running node on `path`, which is formatted if it is new."""
     disk = fs or PosixFileSystem()
     config = node_config(path, **settings)
     clock = SystemClock()
     format_directories(disk, random.Random(1), config, clock.wall_ms(), CLUSTER_ID, ignore_formatted=True)
     # Each start is an incarnation of its own, so its randomness must be too.
-    node = Broker(asyncio.get_running_loop(), disk, clock, random.Random(next(_seeds)), config, CLUSTER_ID)
+    rng = random.Random(next(_seeds))
+    node = Broker(asyncio.get_running_loop(), disk, clock, rng, config, CLUSTER_ID, on_fatal=on_fatal)
     await node.start()
     return node
 

@@ -3,6 +3,9 @@
 Everything it needs of the world comes in: the loop, the file system, the clock and the randomness. Start, in order:
 the metadata quorum is loaded and leads; the listeners are bound; the broker registers and catches up with the
 metadata, opening its logs and taking its terms of leadership; then it serves. A clean stop is the reverse.
+
+A log directory that fails is told to the controller, and the node goes on with the others. Without the metadata, or
+without any directory, it cannot: it stops serving at once and `on_fatal` is called.
 """
 
 import asyncio
@@ -40,6 +43,7 @@ from mainstem.protocol.api import APIS
 from mainstem.protocol.api import Listener as ListenerKind
 from mainstem.protocol.framing import SharedBuffer
 from mainstem.storage.fs import FileSystem
+from mainstem.storage.log_directory import LogDirectory
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +75,7 @@ class Broker:
         self.broker_epoch = -1
         self.image = ClusterImage()
         """Committed metadata, as far as this broker has followed it."""
+        self._on_fatal = on_fatal
         self.features = Features()
         self.fetch_max_bytes = config.get_int("fetch.max.bytes", at_least=1024)
         self.fetch_sessions = FetchSessions(
@@ -87,10 +92,14 @@ class Broker:
             settings=config.given,
             open_files_max=open_files_max,
             producer_expiration_ms=config.get_int("producer.id.expiration.ms", at_least=1),
+            on_directory_failure=self._directory_failed,
         )
-        metadata = next(one for one in self.partitions.dirs.directories if one.path == config.metadata_dir)
+        metadata = next((one for one in self.partitions.dirs.directories if one.path == config.metadata_dir), None)
+        if metadata is None:
+            why = self.partitions.dirs.unusable.get(config.metadata_dir, "it is not in log.dirs")
+            raise ValueError(f"metadata.log.dir: {config.metadata_dir} cannot be used: {why}")
         self._quorum = MetadataQuorum(
-            loop, fs, clock, QuorumSettings.from_config(config, metadata.directory_id), on_fatal
+            loop, fs, clock, QuorumSettings.from_config(config, metadata.directory_id), self._fail
         )
         self._controller = ActiveController(
             loop,
@@ -176,6 +185,19 @@ class Broker:
         self._controller.stop()
         await self._quorum.stop()
         await self.partitions.close(self.broker_epoch)
+
+    # Failing
+
+    def _directory_failed(self, directory: LogDirectory) -> None:
+        if self._lifecycle is not None:
+            self._lifecycle.directory_failed(directory.directory_id)
+        if directory.path == self.config.metadata_dir or not self.partitions.dirs.online:
+            self._fail(OSError(f"{directory.path}: {directory.offline}"))
+
+    def _fail(self, error: BaseException) -> None:
+        """Nobody may go on to believe what this node says. Whoever has failed is still at it: listeners go after."""
+        self.loop.call_soon(self.close_listeners)
+        self._on_fatal(error)
 
     # Metadata
 

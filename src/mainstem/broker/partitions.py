@@ -3,12 +3,13 @@
 - A change of metadata arrives as an `ImageDelta`; partitions are created, led, reconfigured and deleted from it.
 - A folder that the metadata does not know, or knows under another topic id, is set aside as stray before anything
   of the same name is created (KAFKA-12257).
-- A directory that fails takes its partitions offline; they answer KAFKA_STORAGE_ERROR.
+- A directory that fails, whoever notices it, takes its partitions offline: they answer KAFKA_STORAGE_ERROR, and
+  `on_directory_failure` is told.
 """
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from random import Random
 
 from mainstem.broker.clock import Clock
@@ -51,6 +52,7 @@ class Partitions:
         settings: Mapping[str, str],
         open_files_max: int,
         producer_expiration_ms: int,
+        on_directory_failure: Callable[[LogDirectory], None] = lambda directory: None,
     ) -> None:
         self.image = ClusterImage()
         """The metadata that the partitions have been brought in line with."""
@@ -64,9 +66,12 @@ class Partitions:
         self._configs: dict[str, LogConfig] = {}
         """One for all partitions of a topic; emptied when any setting changes."""
         self._producer_expiration_ms = producer_expiration_ms
+        self._on_directory_failure = on_directory_failure
         self._partitions: dict[Key, Partition] = {}
         self._by_id: dict[tuple[bytes, int], Partition] = {}
-        self.dirs: LogDirs[Log] = LogDirs(fs, rng, log_dirs, cluster_id, node_id, self._open)
+        self.dirs: LogDirs[Log] = LogDirs(
+            fs, rng, log_dirs, cluster_id, node_id, self._open, on_offline=self._went_offline
+        )
 
     def __len__(self) -> int:
         return len(self._partitions)
@@ -240,7 +245,7 @@ class Partitions:
         key = (topic.name, index)
         opened = self.dirs.logs.get(key)
         if opened is None:
-            if key in self.dirs.failed_logs:
+            if key in self.dirs.failed_logs or self.dirs.directory_of(*key) is not None:
                 return None
             try:
                 opened = self.dirs.create(topic.name, index, topic.topic_id, is_new=state.partition_epoch == 0)
@@ -257,7 +262,10 @@ class Partitions:
         self._by_id.pop((topic_id, index), None)
         if partition is not None:
             partition.resign(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        if self.dirs.directory_of(topic, index) is not None:
+        directory = self.dirs.directory_of(topic, index)
+        if directory is not None and directory.offline is not None:
+            self.dirs.forget(topic, index)
+        elif directory is not None:
             try:
                 self.dirs.delete(topic, index, self._clock.wall_ms())
             except StorageError as error:
@@ -285,14 +293,20 @@ class Partitions:
 
     def directory_failed(self, directory: LogDirectory, error: OSError) -> None:
         """Nothing more is read from or written to the directory, and everyone on it learns."""
-        if directory.offline is not None:
-            return
-        log.error("a log directory is offline: %s", error, extra={"directory": directory.path})
-        for key in self.dirs.take_offline(directory, error):
+        self.dirs.take_offline(directory, error)
+
+    def _went_offline(self, directory: LogDirectory, keys: list[Key]) -> None:
+        log.error(
+            "a log directory is offline: %s",
+            directory.offline,
+            extra={"directory": directory.path, "partitions": len(keys)},
+        )
+        for key in keys:
             gone = self._partitions.pop(key, None)
             if gone is not None:
                 self._by_id.pop((gone.topic_id, gone.index), None)
                 gone.resign(ErrorCode.KAFKA_STORAGE_ERROR)
+        self._on_directory_failure(directory)
 
     # Stop
 

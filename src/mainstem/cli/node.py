@@ -133,7 +133,7 @@ async def _serve(config: BrokerConfig, cluster_id: str, what: str) -> int:
     print(f"ready {address}", flush=True)
     error = await stopping
     if error is not None:
-        log.critical("the metadata directory failed: %s", error)
+        log.critical("this node cannot go on: %s", error)
         return 1
     await node.stop()
     return 0

@@ -5,8 +5,9 @@ checkpoint files, and closes everything at a clean stop. Rules:
 
 - Logs are opened one by one (`load` is an iterator), so that a start with thousands of them does not hold the event
   loop; a log closed cleanly is opened without reading its data.
-- A directory whose disk fails goes offline alone, at the first error (D5), and takes its logs along. A log whose own
-  bytes are wrong goes offline alone (D4): its neighbours are sound. Both are kept with the reason.
+- A directory whose disk fails goes offline alone, at the first error (D5), and takes its logs along; whoever noticed,
+  `on_offline` hears of it. A log whose own bytes are wrong goes offline alone (D4): its neighbours are sound. Both are
+  kept with the reason.
 - A partition is never created anew while a directory is offline that might hold it, unless the metadata says that it
   is new (KAFKA-16157, KAFKA-16234).
 - Deleting is a rename, durable before anyone is told; the bytes go later (`remove_deleted`). After a crash the rename
@@ -162,14 +163,19 @@ class LogDirs(Generic[LogT]):
         node_id: int,
         open_log: Callable[[LogPlace], LogT],
         delete_delay_ms: int = 60_000,
+        on_offline: Callable[[LogDirectory, list[TopicPartition]], None] = lambda directory, gone: None,
     ) -> None:
-        """Locks every directory. ValueError where one is not ours or none can be used."""
+        """Locks every directory. ValueError where one is not ours or none can be used.
+
+        `on_offline` is told of each directory that fails from now on, once, with the partitions that went with it.
+        """
         if not paths or len(set(paths)) != len(paths):
             raise ValueError(f"log.dirs={','.join(paths)}: it must name one or more directories, each once")
         self._fs = fs
         self._rng = rng
         self._open_log = open_log
         self._delete_delay_ms: Final = delete_delay_ms
+        self._on_offline = on_offline
         self._removals: list[Removal] = []
         self._homes: dict[TopicPartition, LogDirectory] = {}
         self._prepared: dict[TopicPartition, LogDirectory] = {}
@@ -357,6 +363,12 @@ class LogDirs(Generic[LogT]):
         directory, folder = self._set_aside(topic, partition, deleted_folder_name(topic, partition, self._rng))
         self._removals.append(Removal(self._fs, directory, folder, now_ms + self._delete_delay_ms))
 
+    def forget(self, topic: str, partition: int) -> None:
+        """Lets go of a partition whose directory is offline; its folder is still there if the disk comes back."""
+        directory = self._homes.pop((topic, partition))
+        assert directory.offline is not None, f"{directory.path} is online"
+        del directory.partitions[topic, partition]
+
     def set_stray(self, topic: str, partition: int) -> None:
         """Keeps what the metadata does not know, under a name that nothing opens."""
         self._set_aside(topic, partition, stray_folder_name(topic, partition, self._rng))
@@ -475,10 +487,10 @@ class LogDirs(Generic[LogT]):
 
     # Failure
 
-    def take_offline(self, directory: LogDirectory, error: OSError) -> list[TopicPartition]:
-        """The first error ends all use of the directory; returns the partitions that went with it (D5)."""
+    def take_offline(self, directory: LogDirectory, error: OSError) -> None:
+        """The first error ends all use of the directory (D5)."""
         if directory.offline is not None:
-            return []
+            return
         directory.offline = str(error)
         for key, move in list(self.moves.items()):
             if move.directory is directory or self._homes[key] is directory:
@@ -489,7 +501,7 @@ class LogDirs(Generic[LogT]):
             self.failed_logs.pop(key, None)
             if log is not None:
                 log.abandon()
-        return gone
+        self._on_offline(directory, gone)
 
     def fail_log(self, topic: str, partition: int, reason: str) -> None:
         """One log is not what was written; its directory goes on."""

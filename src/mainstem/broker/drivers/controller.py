@@ -17,6 +17,7 @@ from typing import Final
 from mainstem.broker.clock import Clock
 from mainstem.broker.config import BrokerConfig
 from mainstem.broker.drivers.quorum import MetadataQuorum
+from mainstem.broker.settings import SETTINGS
 from mainstem.core.controller.context import SUPPORTED_FEATURES, ControllerSettings
 from mainstem.core.controller.controller import Controller
 from mainstem.core.controller.image import ClusterImage
@@ -75,6 +76,7 @@ def controller_settings(config: BrokerConfig, cluster_id: str) -> ControllerSett
         default_replication_factor=config.get_int("default.replication.factor", at_least=1),
         log_defaults=server_defaults(config.given),
         given=config.given,
+        broker_lists={name: one.default or "" for name, one in SETTINGS.items() if one.kind == "list"},
         session_timeout_ms=config.get_int("broker.session.timeout.ms", at_least=1),
         delete_topics=config.get_bool("delete.topic.enable"),
     )

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from mainstem.core.controller.context import MIN_INSYNC_REPLICAS, Context, Decision
-from mainstem.core.controller.image import BROKER, CLIENT_METRICS, TOPIC, Resource
+from mainstem.core.controller.image import BROKER, TOPIC, Resource
 from mainstem.core.controller.names import check_topic_name
 from mainstem.core.log.config import TOPIC_CONFIGS, ConfigKey, ConfigType, parse_log_config
 from mainstem.protocol.errors import ErrorCode, RemoteError
@@ -195,14 +195,12 @@ def _changed(context: Context, resource: Resource, changes: list[k44.AlterableCo
             case 1:  # DELETE
                 wanted[name] = None
             case 2 | 3:  # APPEND, SUBTRACT
-                key = TOPIC_CONFIGS.get(name) if resource[0] == TOPIC else None
-                is_list = (key is not None and key.type is ConfigType.LIST) or resource[0] == CLIENT_METRICS
-                if not is_list:
+                default = _list_default(context, resource, name)
+                if default is None:
                     operation = OPERATIONS[change.config_operation]
                     raise _invalid(f"Can't {operation} to key {name} because its type is not LIST.")
-                default = "" if key is None else key.format(context.settings.log_defaults.value(name)) or ""
                 parts = [part for part in current.get(name, default).split(",") if part]
-                given = [part.strip() for part in (change.value or "").split(",") if part.strip()]
+                given = [part for part in (change.value or "").split(",") if part]
                 if change.config_operation == APPEND:
                     parts += [part for part in given if part not in parts]
                 else:
@@ -213,6 +211,22 @@ def _changed(context: Context, resource: Resource, changes: list[k44.AlterableCo
                     ErrorCode.INVALID_REQUEST, f"Unknown config operation {change.config_operation} for {name}."
                 )
     return wanted
+
+
+def _list_default(context: Context, resource: Resource, name: str) -> str | None:
+    """What a list is while nobody has set it; None where the config is no list."""
+    match resource[0]:
+        case 2:  # TOPIC
+            key = TOPIC_CONFIGS.get(name)
+            if key is None or key.type is not ConfigType.LIST:
+                return None
+            return key.format(context.settings.log_defaults.value(name)) or ""
+        case 4:  # BROKER
+            return context.settings.broker_lists.get(name)
+        case 16:  # CLIENT_METRICS
+            return ""
+        case _:
+            return None
 
 
 def _change(context: Context, resource: Resource, wanted: Mapping[str, str | None]) -> list[Message]:
@@ -229,7 +243,9 @@ def _change(context: Context, resource: Resource, wanted: Mapping[str, str | Non
             merged.pop(name, None)
         else:
             merged[name] = value
-        if value != current.get(name) or (is_min_in_sync and value is not None):
+        # A broker reads files anew that a setting names, so it is told of one that stays as it is (KAFKA-14136).
+        told = resource[0] == BROKER or (is_min_in_sync and value is not None)
+        if value != current.get(name) or told:
             records.append(ConfigRecord(resource_type=resource[0], resource_name=resource[1], name=name, value=value))
             clears_elr = clears_elr or is_min_in_sync
     _check_configs(context, resource, merged)

@@ -54,6 +54,8 @@ class ControllerSettings:
     """What the node's own settings give to topics that set nothing."""
     given: Mapping[str, str] = field(default_factory=dict)
     """The node's settings as they were given, to say where a topic's value comes from."""
+    broker_lists: Mapping[str, str] = field(default_factory=dict)
+    """The settings of brokers that are lists, with their defaults: those that can be added to and taken from."""
     session_timeout_ms: int = 9000
     delete_topics: bool = True
 

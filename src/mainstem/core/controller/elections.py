@@ -38,13 +38,13 @@ def elect_leaders(context: Context, request: ElectLeadersRequest, version: int) 
     kind = request.election_type if version >= 1 else PREFERRED
     if kind not in (PREFERRED, UNCLEAN):
         return _unknown_election(request, kind)
-    asked = {one.topic: one.partitions for one in request.topic_partitions or []}
+    asked = [(one.topic, one.partitions) for one in request.topic_partitions or []]
     everything = request.topic_partitions is None
     if everything:
-        asked = {topic.name: list(topic.partitions) for topic in context.image.topics.values()}
+        asked = [(topic.name, list(topic.partitions)) for topic in context.image.topics.values()]
     records: list[Message] = []
     results = []
-    for name, indexes in asked.items():
+    for name, indexes in asked:
         answers = []
         for index in indexes:
             code, message = ErrorCode.NONE, None
@@ -127,7 +127,7 @@ def alter_reassignments(context: Context, request: AlterPartitionReassignmentsRe
     answer = AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_code=ErrorCode.NONE,
-        error_message=None,
+        error_message=None if request.topics else "",
         responses=responses,
     )
     return Decision(answer, records, atomic=False)

@@ -164,22 +164,28 @@ def delete_topics(context: Context, request: DeleteTopicsRequest, version: int) 
     asked: list[tuple[str | None, bytes]] = [(name, ZERO_UUID) for name in request.topic_names]
     asked += [(one.name, one.topic_id) for one in request.topics]
     times = Counter(asked)
-    records: list[Message] = []
+    by_id = {topic_id for name, topic_id in times if name is None}
+    named_too: set[bytes] = set()
+    found: list[TopicState] = []
     results: list[DeletableTopicResult] = []
-    taken: set[bytes] = set()
     for (name, topic_id), count in times.items():
         try:
             topic = _topic_to_delete(context, name, topic_id, count)
-            if topic.topic_id in taken:
-                raise RemoteError(
-                    ErrorCode.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied."
-                )
         except RemoteError as error:
             results.append(_not_deleted(name, topic_id, error.code, error.message))
             continue
-        taken.add(topic.topic_id)
-        records.append(RemoveTopicRecord(topic_id=topic.topic_id))
-        results.append(DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=ErrorCode.NONE))
+        if name is not None and topic.topic_id in by_id:
+            # Whoever asks for a topic in two ways is told once, and it stays.
+            why = "The provided topic name maps to an ID that was already supplied."
+            results.append(_not_deleted(name, topic.topic_id, ErrorCode.INVALID_REQUEST, why))
+            named_too.add(topic.topic_id)
+        else:
+            found.append(topic)
+    records: list[Message] = []
+    for topic in found:
+        if topic.topic_id not in named_too:
+            records.append(RemoveTopicRecord(topic_id=topic.topic_id))
+            results.append(DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=ErrorCode.NONE))
     return Decision(DeleteTopicsResponse(responses=results), records)
 
 

@@ -34,7 +34,11 @@ class Cluster:
         self._ids = 0
         image = ClusterImage()
         settings = ControllerSettings(
-            node_id=1, cluster_id="c", session_timeout_ms=SESSION_MS, default_partitions=default_partitions
+            node_id=1,
+            cluster_id="c",
+            broker_lists={"log.cleanup.policy": "delete"},
+            session_timeout_ms=SESSION_MS,
+            default_partitions=default_partitions,
         )
         self.controller = Controller(image, settings, self._new_id)
         bootstrap = [FeatureLevelRecord(name=name, feature_level=level) for name, level in DEFAULT_FEATURES.items()]

@@ -4,8 +4,15 @@ import re
 
 from mainstem.core.controller.image import ClusterImage
 from mainstem.protocol.errors import ErrorCode
+from mainstem.protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from mainstem.protocol.messages.k43_elect_leaders import ElectLeadersResponse
+from mainstem.protocol.messages.k45_alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
 from mainstem.protocol.messages.metadata_records import RegisterControllerRecord
-from tests.compat.controller_requests import all_cases
+from mainstem.protocol.schema import ZERO_UUID
+from tests.compat.controller_requests import APPEND, BROKER, SET, SUBTRACT, all_cases, change, elect_twice
 from tests.unit.core.controller.harness import Cluster
 
 REFUSED: dict[ErrorCode, list[str]] = {
@@ -85,6 +92,7 @@ REFUSED: dict[ErrorCode, list[str]] = {
         "append to a number",
         "set invalid",
         "set unknown key",
+        "broker append to a number",
         "broker min isr",
         "default min isr delete",
         "client metrics bad match",
@@ -119,6 +127,7 @@ REFUSED: dict[ErrorCode, list[str]] = {
     ErrorCode.ELECTION_NOT_NEEDED: [
         "elect preferred",
         "elect unclean",
+        "elect a topic twice",
         "elect v0",
     ],
     ErrorCode.NO_REASSIGNMENT_IN_PROGRESS: [
@@ -187,3 +196,65 @@ def test_validate_only_writes_nothing() -> None:
         cluster.decide(request, version)
         if "validate" in label:
             assert len(cluster.log) == before, label
+
+
+def test_a_topic_named_and_given_by_its_id_in_one_request_stays() -> None:
+    cluster = Cluster(1)
+    for name in ("orders", "bills"):
+        cluster.create(name)
+    orders, bills = (cluster.image.topics[name].topic_id for name in ("orders", "bills"))
+
+    def delete(*asked: tuple[str | None, bytes]) -> list[tuple[str | None, bytes, int]]:
+        topics = [DeleteTopicState(name=name, topic_id=topic_id) for name, topic_id in asked]
+        answer = cluster.decide(DeleteTopicsRequest(topics=topics, timeout_ms=1000)).response
+        assert isinstance(answer, DeleteTopicsResponse)
+        return [(one.name, one.topic_id, one.error_code) for one in answer.responses]
+
+    refused = ErrorCode.INVALID_REQUEST
+    assert delete(("orders", ZERO_UUID), (None, orders)) == [("orders", orders, refused)]
+    assert delete((None, orders), ("orders", ZERO_UUID)) == [("orders", orders, refused)]
+    assert sorted(delete((None, orders), (None, orders), ("orders", ZERO_UUID)), key=str) == [
+        ("orders", orders, refused),
+        (None, orders, refused),
+    ]
+    assert "orders" in cluster.image.topics
+    # A name that is there twice is no name, so the id stands alone; and others of the request are not touched.
+    assert delete(("orders", ZERO_UUID), ("orders", ZERO_UUID), (None, orders), ("bills", ZERO_UUID)) == [
+        ("orders", ZERO_UUID, refused),
+        ("orders", orders, 0),
+        ("bills", bills, 0),
+    ]
+    assert not cluster.image.topics
+
+
+def test_each_entry_of_an_election_is_answered() -> None:
+    cluster = Cluster(1)
+    cluster.create("orders", {0: [1], 1: [1]})
+    answer = cluster.decide(elect_twice("orders", 0, 1)).response
+    assert isinstance(answer, ElectLeadersResponse)
+    found = [
+        (one.topic, [each.partition_id for each in one.partition_result]) for one in answer.replica_election_results
+    ]
+    assert found == [("orders", [0]), ("orders", [1])]
+
+
+def test_lists_of_brokers_are_added_to_and_taken_from() -> None:
+    cluster = Cluster(1)
+    policy = "log.cleanup.policy"
+    for name in ("1", ""):
+        cluster.decide(change(BROKER, name, (policy, APPEND, "compact")))
+        assert cluster.image.config(BROKER, name)[policy] == "delete,compact"
+        cluster.decide(change(BROKER, name, (policy, SUBTRACT, "delete")))
+        assert cluster.image.config(BROKER, name)[policy] == "compact"
+
+
+def test_a_broker_is_told_of_a_setting_that_stays_as_it_is() -> None:
+    cluster = Cluster(1)
+    for _ in range(2):
+        assert len(cluster.decide(change(BROKER, "1", ("ssl.keystore.location", SET, "/a"))).records) == 1
+
+
+def test_reassigning_nothing_is_answered_with_an_empty_message() -> None:
+    answer = Cluster(1).decide(AlterPartitionReassignmentsRequest(topics=[])).response
+    assert isinstance(answer, AlterPartitionReassignmentsResponse)
+    assert (answer.error_code, answer.error_message) == (0, "")

@@ -1,0 +1,147 @@
+"""A node of two log directories, on a disk in memory that fails in one of them."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import Random
+
+import pytest
+
+from mainstem.broker.app import Broker
+from mainstem.protocol.errors import ErrorCode
+from mainstem.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from mainstem.protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from mainstem.protocol.schema import ZERO_UUID
+from mainstem.sim.disk import SimDisk
+from mainstem.sim.faults import Effect, Fault
+from tests.support.raw import Peer, batch_of, connect, produce_request, start_node
+
+METADATA, OTHER = "/data/a", "/data/b"
+TIME_S_MAX = 30
+
+
+def run(scenario: Callable[[Broker, Peer, SimDisk, list[BaseException]], Awaitable[None]], dirs: str) -> None:
+    async def story() -> None:
+        disk = SimDisk(Random(1))
+        fatal: list[BaseException] = []
+        node = await start_node("/data", disk, fatal.append, log_dirs=dirs)
+        peer = await connect(node)
+        try:
+            await scenario(node, peer, disk, fatal)
+        finally:
+            peer.close()
+            if not fatal:
+                await node.stop()
+
+    asyncio.run(asyncio.wait_for(story(), TIME_S_MAX))
+
+
+async def create(peer: Peer, name: str, partitions: int = 1) -> None:
+    topics = [
+        CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[]),
+    ]
+    answer = await peer.ask(CreateTopicsRequest(topics=topics, timeout_ms=5000), 7, CreateTopicsResponse)
+    assert answer.topics[0].error_code == 0, answer
+
+
+async def until(what: str, condition: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        if condition():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError(what)
+
+
+def directory_of(node: Broker, topic: str, index: int = 0) -> str:
+    found = node.partitions.dirs.directory_of(topic, index)
+    assert found is not None
+    return found.path
+
+
+async def one_in_each(node: Broker, peer: Peer) -> tuple[str, str]:
+    """Two topics, the first in the directory of the metadata; the controller knows where they are."""
+    for name in ("one", "two"):
+        await create(peer, name)
+    await until("the directories are known", lambda: known_directories(node))
+    first, second = sorted(("one", "two"), key=lambda name: directory_of(node, name))
+    assert (directory_of(node, first), directory_of(node, second)) == (METADATA, OTHER)
+    return first, second
+
+
+def known_directories(node: Broker) -> bool:
+    ids = {one.path: one.directory_id for one in node.partitions.dirs.directories}
+    return all(
+        (state := node.image.partition(topic, 0)) is not None
+        and state.directory_of(1) == ids[directory_of(node, topic)]
+        for topic in ("one", "two")
+    )
+
+
+def everything_fails(path: str) -> Fault:
+    return Fault(Effect.FAIL, path=lambda found: found.startswith(path), times=-1)
+
+
+def test_a_directory_that_fails_leaves_the_other_serving_and_the_controller_learns() -> None:
+    async def scenario(node: Broker, peer: Peer, disk: SimDisk, fatal: list[BaseException]) -> None:
+        kept, lost = await one_in_each(node, peer)
+        disk.faults.append(everything_fails(OTHER))
+        assert (await peer.produce(lost, b"x")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert (await peer.produce(lost, b"x")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert (await peer.produce(kept, b"x")).error_code == ErrorCode.NONE
+        await until("the controller knows", lambda: node.offline_replicas(node.image.topics[lost].partitions[0]) == [1])
+        assert node.image.topics[lost].partitions[0].leader == -1
+        assert node.image.topics[kept].partitions[0].leader == 1
+        assert (await peer.produce(lost, b"x")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert (await peer.produce(kept, b"x")).base_offset == 1
+        assert not fatal
+
+    run(scenario, f"{METADATA},{OTHER}")
+
+
+def test_a_directory_that_fails_while_a_partition_is_created_takes_its_others_along() -> None:
+    async def scenario(node: Broker, peer: Peer, disk: SimDisk, fatal: list[BaseException]) -> None:
+        kept, lost = await one_in_each(node, peer)
+        disk.faults.append(Fault(Effect.FAIL, "make_directory", path=OTHER, times=-1))
+        await create(peer, "three", partitions=4)
+        await until("new partitions are elsewhere", lambda: all(node.partitions.get("three", i) for i in range(4)))
+        assert {directory_of(node, "three", index) for index in range(4)} == {METADATA}
+        assert node.partitions.get(lost, 0) is None
+        assert (await peer.produce(lost, b"x")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        await until("the controller knows", lambda: node.image.topics[lost].partitions[0].leader == -1)
+        assert (await peer.produce(kept, b"x")).error_code == ErrorCode.NONE
+        assert not fatal
+
+    run(scenario, f"{METADATA},{OTHER}")
+
+
+def test_a_topic_whose_directory_failed_can_be_deleted_and_made_again() -> None:
+    async def scenario(node: Broker, peer: Peer, disk: SimDisk, fatal: list[BaseException]) -> None:
+        _, lost = await one_in_each(node, peer)
+        disk.faults.append(everything_fails(OTHER))
+        await peer.produce(lost, b"x")
+        topics = [DeleteTopicState(name=lost, topic_id=ZERO_UUID)]
+        deleted = await peer.ask(DeleteTopicsRequest(topics=topics, timeout_ms=5000), 6, DeleteTopicsResponse)
+        assert deleted.responses[0].error_code == ErrorCode.NONE
+        await create(peer, lost)
+        await until("it is back", lambda: node.partitions.get(lost, 0) is not None)
+        assert directory_of(node, lost) == METADATA
+        assert (await peer.produce(lost, b"x")).base_offset == 0
+
+    run(scenario, f"{METADATA},{OTHER}")
+
+
+@pytest.mark.parametrize("dirs", [f"{METADATA},{OTHER}", METADATA], ids=["metadata", "last"])
+def test_a_node_that_cannot_go_on_stops_serving(dirs: str) -> None:
+    async def scenario(node: Broker, peer: Peer, disk: SimDisk, fatal: list[BaseException]) -> None:
+        for name in ("one", "two"):
+            await create(peer, name)
+        inside = next(name for name in ("one", "two") if directory_of(node, name) == METADATA)
+        disk.faults.append(everything_fails(f"{METADATA}/{inside}"))
+        peer.send(produce_request(inside, batch_of(b"x")), 9)
+        await until("it is over", lambda: bool(fatal))
+        assert METADATA in str(fatal[0])
+        # Whatever was answered before, the connection ends and nobody else gets one.
+        await peer.reader.read()
+        with pytest.raises(ConnectionError):
+            await connect(node)
+
+    run(scenario, dirs)
