@@ -57,12 +57,12 @@ class FrameReceiver:
         """Takes in `count` bytes just read into `buffer()`; the frames they complete, without their prefixes."""
         frames: list[bytes] = []
         at: i64 = 0
-        if self._partial is not None:
+        if self._is_inside_frame():
             if self._expected == _UNKNOWN:
                 at = self._complete_prefix(count)
             if self._expected != _UNKNOWN:
                 at = self._complete_frame(at, count, frames)
-            if self._partial is not None:
+            if self._is_inside_frame():
                 return frames
         view = self._shared.view
         if count - at <= _SMALL_BYTES:
@@ -71,12 +71,15 @@ class FrameReceiver:
             self._split(view, at, count, frames)
         return frames
 
+    def _is_inside_frame(self) -> bool:
+        return self._partial is not None
+
     def _complete_prefix(self, count: i64) -> i64:
         """Goes on with a size prefix that was torn; where the rest of the input begins."""
         partial = self._partial
         assert partial is not None
         taken: i64 = min(SIZE_BYTES - self._got, count)
-        partial += self._shared.view[:taken]
+        partial.extend(self._shared.view[:taken])
         self._got += taken
         if self._got == SIZE_BYTES:
             self._expected = self._checked(i64(read_i32_be(bytes(partial), 0)))
@@ -90,7 +93,7 @@ class FrameReceiver:
         assert partial is not None
         taken: i64 = min(self._expected - self._got, count - at)
         if taken > 0:
-            partial += self._shared.view[at : at + taken]
+            partial.extend(self._shared.view[at : at + taken])
             self._got += taken
         if self._got == self._expected:
             frames.append(bytes(partial))
