@@ -32,7 +32,7 @@ def new_topic(system: System, partitions: int = 1) -> str:
 
 
 def create_topics(system: System, names: Sequence[str], partitions: int) -> None:
-    admin = AdminClient({"bootstrap.servers": system.bootstrap})
+    admin = AdminClient({"bootstrap.servers": system.bootstrap, **_QUIET})
     made = admin.create_topics(
         [NewTopic(name, num_partitions=partitions, replication_factor=1) for name in names],
         operation_timeout=DEADLINE_S,
