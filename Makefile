@@ -6,7 +6,7 @@ SOURCES := $(shell find src -name '*.py')
 # Two cores are what CI has; a laptop may say JOBS=8.
 JOBS ?= 2
 
-.PHONY: help run test lint types test-interpreted test-compiled test-crash test-model compiled bench clean
+.PHONY: help run test lint types test-interpreted test-compiled test-crash test-model test-sim test-mutations compiled bench clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -52,6 +52,16 @@ test-compiled: build/compiled/.ready
 ## make test-crash        every crash of small workloads on a simulated disk, and recovery from each
 test-crash: $(VENV)/.ready
 	MAINSTEM_EXPECT=interpreted PYTHONPATH=src $(BIN)/python -m pytest -n $(JOBS) tests/crash tests/model --timeout 1800
+
+## make test-sim          many simulated runs with faults; SEEDS=20000 for a campaign, FROM=0 is the first seed
+SEEDS ?= 2000
+FROM ?= 0
+test-sim: $(VENV)/.ready
+	PYTHONHASHSEED=0 PYTHONPATH=src $(BIN)/python -m mainstem.sim --seeds $(SEEDS) --from $(FROM) --jobs $(JOBS)
+
+## make test-mutations    historical bugs put back: the simulator must find each (docs/track-record.md)
+test-mutations: $(VENV)/.ready
+	MAINSTEM_EXPECT=interpreted PYTHONPATH=src $(BIN)/python -m pytest -n $(JOBS) tests/mutations --timeout 1800
 
 ## make bench             what bench/ measures, in one run; the tables are in docs/benchmarks.md
 bench: build/compiled/.ready

@@ -13,12 +13,14 @@ import pytest
 from mainstem.broker.drivers import compaction
 from mainstem.broker.partition import Partition
 from mainstem.core.group import machine
+from mainstem.core.group.classic import COMPLETING_REBALANCE
 from mainstem.core.group.machine import GroupMachine
-from mainstem.core.group.rebalance import COMPLETING_REBALANCE, Rebalancing
+from mainstem.core.group.rebalance import Rebalancing
 from mainstem.core.group.store import GroupStore
 from mainstem.core.log.epochs import LeaderEpochs
 from mainstem.core.log.producers import ProducerStates
 from mainstem.protocol.errors import ErrorCode, RemoteError
+from mainstem.sim.loop import ProcessDied
 from mainstem.storage import checkpoint, log_directory
 from mainstem.storage.clean_shutdown import NAME, UNCLEAN, parse_marker
 from mainstem.storage.errors import StorageError
@@ -89,6 +91,9 @@ def _end_moves_after_index(patch: pytest.MonkeyPatch, reached: Reached) -> None:
         self._segments.grew(valid.size)
         try:
             segment.index_written(base_offset, last_offset, valid.max_timestamp, position, valid.size)
+        except ProcessDied:
+            reached()
+            raise
         except OSError as error:
             reached()
             raise RemoteError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error

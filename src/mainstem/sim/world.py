@@ -13,6 +13,7 @@ import contextlib
 import gc
 import logging
 import sys
+import warnings
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from random import Random
@@ -39,7 +40,7 @@ from mainstem.sim.faults import Effect, Fault
 from mainstem.sim.group_ledger import GroupLedger
 from mainstem.sim.group_members import Member, describe_state, fetch_committed, find_coordinator
 from mainstem.sim.ledger import Ledger, Place, Violation
-from mainstem.sim.loop import Scheduler, SimLoop
+from mainstem.sim.loop import Scheduler, SimLoop, make_loop
 from mainstem.sim.nemesis import Nemesis
 from mainstem.sim.network import Network
 from mainstem.sim.trace import Trace
@@ -71,7 +72,7 @@ class World:
         self.trace: Callable[..., None] = self._trace.event
         self.network = Network(self.scheduler, Random(f"{seed}:net"), self.trace, self.count)
         self.durable = rng.random() < 0.5
-        self.pace_s = rng.choice((0.4, 1.0, 2.0))
+        self.pace_s = rng.choice((0.5, 1.0, 2.0))
         self.member_vanishes = rng.choice((0.0, 0.05, 0.2))
         self.disk = SimDisk(Random(f"{seed}:disk"), lambda: self.process.clock.wall_ms())
         self.disk.make_directories("/")
@@ -269,7 +270,7 @@ class World:
     # Clients
 
     def _loop(self, name: str) -> SimLoop:
-        loop = SimLoop(self.scheduler, Random(f"{self.seed}:client:{name}"), name, self.network)
+        loop = make_loop(self.scheduler, Random(f"{self.seed}:client:{name}"), name, self.network)
         self._loops.append(loop)
         return loop
 
@@ -334,12 +335,17 @@ class World:
         gc.disable()
         previous = logging.root.manager.disable
         logging.disable(logging.CRITICAL)
+        # What a dead process had begun and never ran is nobody's mistake.
+        quiet = warnings.catch_warnings()
+        quiet.__enter__()
+        warnings.simplefilter("ignore", RuntimeWarning)
         try:
             self._run()
         except Violation as violation:
             self._fail(violation)
         finally:
             self._end()
+            quiet.__exit__(None, None, None)
             logging.disable(previous)
             if enabled:
                 gc.enable()
