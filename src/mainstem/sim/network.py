@@ -196,6 +196,8 @@ class Network:
         self.servers: dict[tuple[str, int], SimServer] = {}
         self.connections: dict[int, tuple[SimTransport, SimTransport]] = {}
         """Those that live, by number: the client's end, the server's."""
+        self.pipe_bytes = PIPE_BYTES
+        """How much one direction of a connection holds before its writer has to wait."""
         self._scheduler = scheduler
         self._rng = rng
         self._trace = trace
@@ -285,7 +287,7 @@ class Network:
             self._make_zombie(transport, peer, data)
             return
         pipe = peer.incoming
-        if pipe.unsent or (pipe.held + len(data) > PIPE_BYTES and pipe.held):
+        if pipe.unsent or (pipe.held + len(data) > self.pipe_bytes and pipe.held):
             pipe.unsent.append(data)
             pipe.buffered += len(data)
             self._count("N12 back-pressure")
@@ -320,7 +322,7 @@ class Network:
         source = target.peer
         assert source is not None
         if pipe.unsent:
-            while pipe.unsent and pipe.held < PIPE_BYTES:
+            while pipe.unsent and pipe.held < self.pipe_bytes:
                 data = pipe.unsent.popleft()
                 pipe.buffered -= len(data)
                 self._launch(source, target, data)

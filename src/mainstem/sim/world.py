@@ -71,6 +71,7 @@ class World:
         self._trace = Trace(lambda: self.scheduler.now, trace_file)
         self.trace: Callable[..., None] = self._trace.event
         self.network = Network(self.scheduler, Random(f"{seed}:net"), self.trace, self.count)
+        self.network.pipe_bytes = rng.choice((1500, 256 << 10))
         self.durable = rng.random() < 0.5
         self.pace_s = rng.choice((0.5, 1.0, 2.0))
         self.member_vanishes = rng.choice((0.0, 0.05, 0.2))
