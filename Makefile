@@ -9,7 +9,7 @@ INTERPRETED := MAINSTEM_EXPECT=interpreted PYTHONPATH=src $(BIN)/python
 COMPILED := MAINSTEM_EXPECT=compiled PYTHONPATH=build/compiled $(BIN)/python
 
 .PHONY: help run test lint types test-interpreted test-compiled test-crash test-protocol test-compat test-kgo \
-	test-differential test-sim compiled bench clean
+	test-differential test-sim test-mutations compiled bench clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -77,6 +77,16 @@ test-kgo: build/compiled/.ready
 ## make test-differential the same random requests to Kafka and to us; MAINSTEM_SEEDS and MAINSTEM_STEPS say how many
 test-differential: build/compiled/.ready
 	$(COMPILED) -m pytest tests/compat/differential
+
+## make test-sim          many simulated runs with faults; SEEDS=20000 for a campaign, FROM=0 is the first seed
+SEEDS ?= 2000
+FROM ?= 0
+test-sim: $(VENV)/.ready
+	PYTHONHASHSEED=0 PYTHONPATH=src $(BIN)/python -m mainstem.sim --seeds $(SEEDS) --from $(FROM) --jobs $(JOBS)
+
+## make test-mutations    historical bugs put back: the simulator must find each (docs/track-record.md)
+test-mutations: $(VENV)/.ready
+	$(INTERPRETED) -m pytest -n $(JOBS) tests/mutations --timeout 1800
 
 ## make bench [ROW=name]  Apache Kafka and Mainstem side by side; writes the tables of docs/benchmarks.md
 bench: build/compiled/.ready

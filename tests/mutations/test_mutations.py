@@ -27,7 +27,21 @@ def find(mutation: Mutation, patch: pytest.MonkeyPatch) -> tuple[int, str]:
     raise AssertionError(f"{mutation.seeds_max} seeds passed; the mutation was reached {times_reached} times")
 
 
-@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.bug.replace(" ", "-"))
+QUICK = 30
+"""A bug that takes no more seeds than this is looked for in every `make test`."""
+
+
+@pytest.mark.parametrize(
+    "mutation",
+    [
+        pytest.param(
+            each,
+            id=each.bug.replace(" ", "-"),
+            marks=[] if each.seeds_max <= QUICK else [pytest.mark.campaign],
+        )
+        for each in MUTATIONS
+    ],
+)
 def test_a_bug_that_others_had_is_found(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
     seeds, promise = find(mutation, monkeypatch)
     print(f"{mutation.bug}: {promise}, seed {mutation.first_seed + seeds - 1}")

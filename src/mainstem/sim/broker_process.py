@@ -16,7 +16,7 @@ from mainstem.broker.format import format_directories
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.schema import Message
 from mainstem.sim.disk import SimDisk
-from mainstem.sim.loop import ProcessDied, Scheduler, SimLoop
+from mainstem.sim.loop import ProcessDied, Scheduler, SimLoop, make_loop
 from mainstem.sim.network import Network
 from mainstem.storage.errors import StorageError
 
@@ -102,7 +102,7 @@ class BrokerProcess:
         self.died_of = ""
         self.start_error = None
         self._trace("start", self.life)
-        loop = SimLoop(self._scheduler, Random(f"{self._seed}:threads:{self.life}"), self.name, self._network)
+        loop = make_loop(self._scheduler, Random(f"{self._seed}:threads:{self.life}"), self.name, self._network)
         loop.life = self.life
         self.loop = loop
         loop.create_task(self._run(loop))

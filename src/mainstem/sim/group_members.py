@@ -5,6 +5,7 @@ were sent and answered.
 """
 
 import asyncio
+import contextlib
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -61,12 +62,17 @@ class Member:
             except NoAnswer:
                 pass
             await asyncio.sleep(self.rng.random() * 0.1)
-        if self.rng.random() < 0.7:
-            await self._leave()
+        chance = self.rng.random()
+        with contextlib.suppress(NoAnswer):
+            if chance < 0.6:
+                await self._leave()
+            elif chance < 0.8:
+                # Its last act is to join, and never to ask what it got.
+                await self._join(vanish=True)
 
     # Joining
 
-    async def _join(self) -> list[int] | None:
+    async def _join(self, *, vanish: bool = False) -> list[int] | None:
         if await find_coordinator(self.client, self.group) != ErrorCode.NONE:
             return None
         request = JoinGroupRequest(
@@ -91,7 +97,7 @@ class Member:
             return None
         self.member_id, self.generation = joined.member_id, joined.generation_id
         self.world.groups.joined(self.group, self.generation, life)
-        if self.rng.random() < self.world.member_vanishes:
+        if vanish or self.rng.random() < self.world.member_vanishes:
             # C3: it goes silent before it says who gets what.
             self.world.count("C3 member vanished before SyncGroup")
             self.member_id = ""

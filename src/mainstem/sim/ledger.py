@@ -18,9 +18,12 @@ class Violation(Exception):  # noqa: N818
     """An invariant does not hold."""
 
     def __init__(self, invariant: str, what: str) -> None:
-        super().__init__(f"{invariant}: {what}")
+        super().__init__(invariant, what)
         self.invariant = invariant
         self.what = what
+
+    def __str__(self) -> str:
+        return f"{self.invariant}: {self.what}"
 
 
 @dataclass(slots=True)

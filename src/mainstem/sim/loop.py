@@ -62,6 +62,7 @@ class Scheduler:
         while not is_over():
             if not self._ready:
                 if not self._due or self._due[0][0] > deadline:
+                    self.now = max(self.now, deadline)
                     return False
                 self._advance()
             self._run_ready()
@@ -129,7 +130,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     def time(self) -> float:
         return self.scheduler.now
 
-    def call_soon(
+    def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
         handle = asyncio.Handle(callback, args, self, context)
@@ -137,14 +138,14 @@ class SimLoop(asyncio.AbstractEventLoop):
             self.scheduler.soon(self, handle)
         return handle
 
-    call_soon_threadsafe = call_soon
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]
 
-    def call_later(
+    def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
         return self.call_at(self.scheduler.now + max(delay, 0), callback, *args, context=context)
 
-    def call_at(
+    def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
         handle = asyncio.TimerHandle(when, callback, args, self, context)
@@ -166,7 +167,9 @@ class SimLoop(asyncio.AbstractEventLoop):
         # A name of its own: the default one comes from a counter of the whole Python process.
         return asyncio.Task(coro, loop=self, name=name or "task", context=context)
 
-    def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> "asyncio.Future[T]":
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Callable[..., T], *args: Any
+    ) -> "asyncio.Future[T]":
         future: asyncio.Future[T] = self.create_future()
         self.scheduler.later(self.disk_delay(), lambda: self._run_job(future, func, args))
         return future
@@ -242,3 +245,8 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     async def shutdown_asyncgens(self) -> None:
         """There are none."""
+
+
+def make_loop(scheduler: Scheduler, rng: Random, name: str, network: Any = None) -> SimLoop:
+    """A process's loop. What it leaves out of asyncio's interface (pipes, signals) does not exist here."""
+    return SimLoop(scheduler, rng, name, network)  # type: ignore[abstract]

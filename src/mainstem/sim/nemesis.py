@@ -22,6 +22,7 @@ EXPECTED: Final = (
     "N6 one-way cut",
     "N9 client cut off",
     "N10 late request",
+    "N12 back-pressure",
     "X1 stop",
     "X2 kill",
     "X3 power loss",

@@ -136,9 +136,9 @@ class SimTransport(asyncio.Transport):
             if isinstance(self.protocol, asyncio.BufferedProtocol):
                 at = 0
                 while at < len(data) and not self._lost:
-                    room = self.protocol.get_buffer(-1)
+                    room = memoryview(self.protocol.get_buffer(-1))
                     count = min(len(room), len(data) - at)
-                    memoryview(room)[:count] = data[at : at + count]
+                    room[:count] = data[at : at + count]
                     self.protocol.buffer_updated(count)
                     at += count
             else:
@@ -180,6 +180,12 @@ class SimServer(asyncio.AbstractServer):
     def is_serving(self) -> bool:
         return self.is_serving_now
 
+    async def serve_forever(self) -> None:
+        self.is_serving_now = True
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        return self.loop
+
     async def wait_closed(self) -> None:
         """Nothing is left to wait for."""
 
@@ -190,6 +196,8 @@ class Network:
         self.servers: dict[tuple[str, int], SimServer] = {}
         self.connections: dict[int, tuple[SimTransport, SimTransport]] = {}
         """Those that live, by number: the client's end, the server's."""
+        self.pipe_bytes = PIPE_BYTES
+        """How much one direction of a connection holds before its writer has to wait."""
         self._scheduler = scheduler
         self._rng = rng
         self._trace = trace
@@ -228,7 +236,7 @@ class Network:
         back = self._arrival(address[0], loop.name, self._scheduler.now)
         if server is None or server.loop.is_dead or not server.is_serving_now:
             refused = ConnectionRefusedError(111, f"{address[0]}:{address[1]} refuses")
-            self._scheduler.at(back, lambda: loop.call_soon(_fail, done, refused) and None)
+            self._scheduler.at(back, lambda: _call(loop, _fail, done, refused))
             return
         self._numbers += 1
         self._ports += 1
@@ -253,7 +261,7 @@ class Network:
 
         server.loop.call_soon(accepted)
         self._trace("connect", loop.name, address[0], self._numbers)
-        self._scheduler.at(back, lambda: loop.call_soon(connected) and None)
+        self._scheduler.at(back, lambda: _call(loop, connected))
 
     # Bytes
 
@@ -279,7 +287,7 @@ class Network:
             self._make_zombie(transport, peer, data)
             return
         pipe = peer.incoming
-        if pipe.unsent or (pipe.held + len(data) > PIPE_BYTES and pipe.held):
+        if pipe.unsent or (pipe.held + len(data) > self.pipe_bytes and pipe.held):
             pipe.unsent.append(data)
             pipe.buffered += len(data)
             self._count("N12 back-pressure")
@@ -314,7 +322,7 @@ class Network:
         source = target.peer
         assert source is not None
         if pipe.unsent:
-            while pipe.unsent and pipe.held < PIPE_BYTES:
+            while pipe.unsent and pipe.held < self.pipe_bytes:
                 data = pipe.unsent.popleft()
                 pipe.buffered -= len(data)
                 self._launch(source, target, data)
@@ -393,3 +401,7 @@ class Network:
 def _fail(done: "asyncio.Future[Any]", error: Exception) -> None:
     if not done.done():
         done.set_exception(error)
+
+
+def _call(loop: SimLoop, callback: Callable[..., None], *args: Any) -> None:
+    loop.call_soon(callback, *args)

@@ -114,12 +114,9 @@ class Producer:
     def _batch(self, partition: int) -> Batch:
         count = 1 + int(self.rng.random() ** 2 * 4)
         sequence = self._sequences.get(partition, 0)
-        options = (
-            {"producer_id": self._producer_id, "producer_epoch": self._epoch, "base_sequence": sequence}
-            if self.idempotent
-            else {}
-        )
-        builder = BatchBuilder(**options)
+        builder = BatchBuilder()
+        if self.idempotent:
+            builder = BatchBuilder(producer_id=self._producer_id, producer_epoch=self._epoch, base_sequence=sequence)
         sends = []
         for _ in range(count):
             self._number += 1

@@ -13,6 +13,7 @@ import contextlib
 import gc
 import logging
 import sys
+import warnings
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from random import Random
@@ -39,7 +40,7 @@ from mainstem.sim.faults import Effect, Fault
 from mainstem.sim.group_ledger import GroupLedger
 from mainstem.sim.group_members import Member, describe_state, fetch_committed, find_coordinator
 from mainstem.sim.ledger import Ledger, Place, Violation
-from mainstem.sim.loop import Scheduler, SimLoop
+from mainstem.sim.loop import Scheduler, SimLoop, make_loop
 from mainstem.sim.nemesis import Nemesis
 from mainstem.sim.network import Network
 from mainstem.sim.trace import Trace
@@ -70,8 +71,9 @@ class World:
         self._trace = Trace(lambda: self.scheduler.now, trace_file)
         self.trace: Callable[..., None] = self._trace.event
         self.network = Network(self.scheduler, Random(f"{seed}:net"), self.trace, self.count)
+        self.network.pipe_bytes = rng.choice((1500, 256 << 10))
         self.durable = rng.random() < 0.5
-        self.pace_s = rng.choice((0.4, 1.0, 2.0))
+        self.pace_s = rng.choice((0.5, 1.0, 2.0))
         self.member_vanishes = rng.choice((0.0, 0.05, 0.2))
         self.disk = SimDisk(Random(f"{seed}:disk"), lambda: self.process.clock.wall_ms())
         self.disk.make_directories("/")
@@ -257,6 +259,8 @@ class World:
 
     def reader_reset(self, place: Place, offset: int) -> None:
         self.trace("reader out of range", f"{place[0]}-{place[1]}", offset)
+        if not self.may_trim(place[0]) and (self.durable or not self.has_lost_power):
+            raise Violation("a reader keeps its place", f"{offset} of {place} was read up to, and is out of range")
 
     def may_be_gone(self, names: list[str]) -> bool:
         return all(name.startswith("churn") for name in names)
@@ -267,7 +271,7 @@ class World:
     # Clients
 
     def _loop(self, name: str) -> SimLoop:
-        loop = SimLoop(self.scheduler, Random(f"{self.seed}:client:{name}"), name, self.network)
+        loop = make_loop(self.scheduler, Random(f"{self.seed}:client:{name}"), name, self.network)
         self._loops.append(loop)
         return loop
 
@@ -332,12 +336,17 @@ class World:
         gc.disable()
         previous = logging.root.manager.disable
         logging.disable(logging.CRITICAL)
+        # What a dead process had begun and never ran is nobody's mistake.
+        quiet = warnings.catch_warnings()
+        quiet.__enter__()
+        warnings.simplefilter("ignore", RuntimeWarning)
         try:
             self._run()
         except Violation as violation:
             self._fail(violation)
         finally:
             self._end()
+            quiet.__exit__(None, None, None)
             logging.disable(previous)
             if enabled:
                 gc.enable()
@@ -355,6 +364,7 @@ class World:
         self._heal()
         self.is_stopping = True
         self._until(lambda: all(task.done() for task in self._tasks.values()), LIVENESS_S, "P12 clients finish")
+        self._wait(self._watch_groups(), LIVENESS_S, "G9 the coordinator answers")
         self._restart_once_more()
         self._wait(self._read_everything(), LIVENESS_S, "P12 what is there can be read")
         assert self.process.broker is not None
@@ -431,14 +441,24 @@ class World:
 
     async def _read_everything(self) -> None:
         client = SimClient(self._loops[-1], "observer", ADDRESS)
+        await self._all_visible()
         for topic, (partitions, _) in self.topics.items():
             for partition in range(partitions):
                 self.finals[topic, partition] = await read_all(client, (topic, partition))
         wanted = {(commit.group, commit.place): None for commit in self.groups.commits}
         for group, place in wanted:
             self.committed[group, place] = await self._fetch_committed(client, group, place)
-        for group in dict.fromkeys(group for group, _ in wanted):
-            self.group_states[group] = await self._settled_state(client, group)
+
+    async def _all_visible(self) -> None:
+        """Waits until the high watermarks, which a restart may set back, have caught up."""
+        broker = self.process.broker
+        assert broker is not None
+        for _ in range(100):
+            behind = [each for each in broker.partitions if each.high_watermark < each.log.log_end]
+            if not behind:
+                return
+            await asyncio.sleep(0.05)
+        raise Violation("P12 what is there can be read", f"the high watermarks of {behind} do not reach their ends")
 
     async def _fetch_committed(self, client: SimClient, group: str, place: Place) -> int:
         for _ in range(100):
@@ -452,10 +472,17 @@ class World:
             await asyncio.sleep(0.1)
         raise Violation("G9 the coordinator answers", f"the offsets of {group} cannot be read")
 
+    async def _watch_groups(self) -> None:
+        client = SimClient(self._loops[-1], "observer", ADDRESS)
+        for group in dict.fromkeys(commit.group for commit in self.groups.commits):
+            self.group_states[group] = await self._settled_state(client, group)
+        client.close()
+
     async def _settled_state(self, client: SimClient, group: str) -> str:
         state = ""
         for _ in range(20):
             with contextlib.suppress(NoAnswer):
+                await find_coordinator(client, group)
                 state = await describe_state(client, group)
                 if state in ("Stable", "Empty", "Dead"):
                     break

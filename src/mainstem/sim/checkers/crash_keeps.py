@@ -6,6 +6,7 @@ Tells the ledger where each log ended when it came back, so that it knows what m
 from mainstem.broker.app import Broker
 from mainstem.sim.checkers import Checker
 from mainstem.sim.ledger import Violation
+from mainstem.storage.log import Log
 
 Key = tuple[bytes, int]
 
@@ -13,30 +14,36 @@ Key = tuple[bytes, int]
 class CrashKeeps(Checker):
     def __init__(self, world: object) -> None:
         super().__init__(world)  # type: ignore[arg-type]
-        self._known: dict[Key, tuple[int, int, bool]] = {}
-        """Recovery point, end, and whether the log had failed, as last seen alive."""
+        self._logs: dict[Key, Log] = {}
+        """Every log that was open in this life, those included that have failed since."""
+        self._followed = -1
         self._may_end: dict[Key, tuple[int, int]] = {}
         """Where each log may end when it comes back."""
+        self._durable: dict[Key, int] = {}
+        """How far each log was synced when last seen alive: a second death, before it is back, may cost the rest."""
 
     def after_step(self, broker: Broker) -> None:
+        if broker._quorum.followed_end != self._followed:
+            self._followed = broker._quorum.followed_end
+            self._note(broker)
+
+    def _note(self, broker: Broker) -> None:
         for partition in broker.partitions:
-            log = partition.log
-            key = (partition.topic_id, partition.index)
-            self._known[key] = (log.recovery_point, log.log_end, False)
+            self._logs[partition.topic_id, partition.index] = partition.log
 
     def died(self, broker: Broker | None, how: str) -> None:
         power = how == "power loss"
         if broker is not None and self.world.process.is_serving:
-            for partition in broker.partitions:
-                log = partition.log
-                key = (partition.topic_id, partition.index)
-                self._known[key] = (log.recovery_point, log.log_end, log.failure is not None)
-        for key, (durable, end, failed) in self._known.items():
-            low, high = self._may_end.get(key, (end, end))
-            if power:
-                low = min(low, durable)
+            self._note(broker)
+        for key, (low, high) in list(self._may_end.items()):
+            if power and key in self._durable:
+                self._may_end[key] = (min(low, self._durable[key]), high)
+        for key, log in self._logs.items():
             # A write that failed may have left its whole batch.
-            self._may_end[key] = (low, high + (1 << 20 if failed else 0))
+            high = 1 << 40 if log.failure is not None else log.log_end
+            self._may_end[key] = (log.recovery_point if power else log.log_end, high)
+            self._durable[key] = log.recovery_point
+        self._logs.clear()
 
     def served(self, broker: Broker) -> None:
         for partition in broker.partitions:
@@ -46,7 +53,7 @@ class CrashKeeps(Checker):
             if bounds is None:
                 continue
             low, high = bounds
-            if not low <= end <= (high if not self.world.had_disk_error else 1 << 40):
+            if not low <= end <= high:
                 raise Violation(
                     "D3 a crash loses only what was not synced",
                     f"{partition} came back with end {end}; it must lie between {low} and {high} "
@@ -55,10 +62,9 @@ class CrashKeeps(Checker):
             if end < high:
                 self.world.count("log came back shorter")
                 self.world.ledger.cut((partition.topic, partition.index), self.world.process.life, end)
-            self._known[key] = (partition.log.recovery_point, end, False)
         missing = [key for key in self._may_end if key[0] in broker.image.topics_by_id]
         if missing and not broker.partitions.dirs.any_offline:
             names = [f"{broker.image.topics_by_id[topic].name}-{index}" for topic, index in missing]
             raise Violation("D3 no log disappears", f"{', '.join(names)} did not come back")
         self._may_end = {key: bounds for key, bounds in self._may_end.items() if key in missing}
-        self._known = {key: known for key, known in self._known.items() if key[0] in broker.image.topics_by_id}
+        self._note(broker)

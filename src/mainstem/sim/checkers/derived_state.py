@@ -1,9 +1,9 @@
 """D6: what is kept beside a log says the same as the log: rebuilt from the batches alone, it comes out equal.
 
 At the end the disk is copied, everything but the segments is taken away from the copy, and the logs are opened from it:
-epochs and, where nothing was removed or compacted, producers must be those of the broker. Apart from our own code's
-opinion, every batch must lie in the epoch that its header names (P9), and a snapshot of producers may know of nothing at
-or past its offset.
+epochs and, where nothing was removed or compacted, producers must be those of the broker. Without
+asking our own code, every batch must lie in the epoch that its header names (P9), and a snapshot of producers may know
+of nothing at or past its offset.
 """
 
 from mainstem.broker.app import Broker
