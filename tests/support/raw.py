@@ -71,7 +71,7 @@ def run_with_node(
     """Runs one scenario against a fresh node with one connection, and stops the node."""
 
     async def run() -> None:
-        node = await start_node(path, fs, **settings)
+        node = await start_node(path, fs, lambda error: None, **settings)
         peer = await connect(node)
         try:
             await asyncio.wait_for(scenario(node, peer), 30)
