@@ -43,6 +43,12 @@ async def create(peer: Peer, name: str, partitions: int = 1) -> None:
     assert answer.topics[0].error_code == 0, answer
 
 
+async def delete(peer: Peer, name: str) -> None:
+    topics = [DeleteTopicState(name=name, topic_id=ZERO_UUID)]
+    answer = await peer.ask(DeleteTopicsRequest(topics=topics, timeout_ms=5000), 6, DeleteTopicsResponse)
+    assert answer.responses[0].error_code == 0, answer
+
+
 async def until(what: str, condition: Callable[[], bool]) -> None:
     for _ in range(1000):
         if condition():
@@ -118,9 +124,7 @@ def test_a_topic_whose_directory_failed_can_be_deleted_and_made_again() -> None:
         _, lost = await one_in_each(node, peer)
         disk.faults.append(everything_fails(OTHER))
         await peer.produce(lost, b"x")
-        topics = [DeleteTopicState(name=lost, topic_id=ZERO_UUID)]
-        deleted = await peer.ask(DeleteTopicsRequest(topics=topics, timeout_ms=5000), 6, DeleteTopicsResponse)
-        assert deleted.responses[0].error_code == ErrorCode.NONE
+        await delete(peer, lost)
         await create(peer, lost)
         await until("it is back", lambda: node.partitions.get(lost, 0) is not None)
         assert directory_of(node, lost) == METADATA

@@ -27,6 +27,7 @@ from mainstem.storage.log import Log
 from mainstem.storage.log_directory import LogDirectory
 from mainstem.storage.log_dirs import LogDirs, LogPlace
 from mainstem.storage.open_files import OpenFiles
+from mainstem.storage.partition_jobs import NewPartition
 from mainstem.storage.recovery import open_log
 
 log = logging.getLogger(__name__)
@@ -35,6 +36,11 @@ Key = tuple[str, int]
 
 _APPLIED_TOGETHER = 64
 """How many partitions a change of metadata brings in line before others may run."""
+_SLICE = 8
+"""How many logs are opened before others may run."""
+
+_DELETED_TOGETHER = 256
+
 _FLUSHED_TOGETHER = 64
 """How many logs are flushed at a time at the stop."""
 
@@ -207,23 +213,17 @@ class Partitions:
     async def apply(self, image: ClusterImage, delta: ImageDelta) -> None:
         """Brings the partitions in line with `image`, of which `delta` says what changed."""
         self.image = image
-        for topic_state in delta.removed_topics.values():
-            for index in topic_state.partitions:
-                self._delete(topic_state.name, topic_state.topic_id, index)
-        if delta.configs or delta.removed_topics:
-            self._configs.clear()
-        keys = list(delta.partitions)
-        for at in range(0, len(keys), _APPLIED_TOGETHER):
-            # Looked up once: what changes while threads work comes with a later delta, and finds what was made here.
-            some: list[tuple[TopicState, int, PartitionState]] = []
-            for topic_id, index in keys[at : at + _APPLIED_TOGETHER]:
-                found = image.topics_by_id.get(topic_id)
-                if found is not None and index in found.partitions:
-                    some.append((found, index, found.partitions[index]))
-            await self._prepare(some)
-            for topic, index, state in some:
-                self._apply_partition(topic, index, state)
-            await asyncio.sleep(0)
+        await self._delete(self._no_longer_here(delta))
+        here: list[tuple[TopicState, int]] = []
+        for topic_id, index in delta.partitions:
+            found = image.topics_by_id.get(topic_id)
+            if found is not None and index in found.partitions and self._node_id in found.partitions[index].replicas:
+                here.append((found, index))
+        await self._create(here)
+        for count, (topic, index) in enumerate(here):
+            self._apply_partition(topic, index, topic.partitions[index])
+            if count % _SLICE == _SLICE - 1:
+                await asyncio.sleep(0)
         changed = {name: None for resource_type, name in delta.configs if resource_type == TOPIC}
         if (BROKER, "") in delta.configs or (BROKER, str(self._node_id)) in delta.configs:
             self._take_broker_settings()
@@ -257,14 +257,13 @@ class Partitions:
     def _apply_partition(self, topic: TopicState, index: int, state: PartitionState) -> None:
         key = (topic.name, index)
         partition = self._partitions.get(key)
-        if self._node_id not in state.replicas:
-            if partition is not None:
-                self._delete(topic.name, topic.topic_id, index)
-            return
         if partition is None:
-            partition = self._create(topic, index, state)
-            if partition is None:
+            opened = self.dirs.logs.get(key)
+            if opened is None:
                 return
+            partition = Partition(self._loop, self._clock, topic.name, topic.topic_id, index, opened, self.log_failed)
+            self._partitions[key] = partition
+            self._by_id[topic.topic_id, index] = partition
         if state.leader != self._node_id:
             if partition.leader is not None:
                 partition.resign()
@@ -277,35 +276,67 @@ class Partitions:
                 self.log_config(topic.name).min_insync_replicas,
             )
 
-    def _create(self, topic: TopicState, index: int, state: PartitionState) -> Partition | None:
-        key = (topic.name, index)
-        opened = self.dirs.logs.get(key)
-        if opened is None:
-            if key in self.dirs.failed_logs or self.dirs.directory_of(*key) is not None:
-                return None
+    async def _create(self, here: list[tuple[TopicState, int]]) -> None:
+        """Makes the logs that should be here and are nowhere, all together; what blocks is done in threads."""
+        wanted: list[NewPartition] = []
+        for topic, index in here:
+            if self.dirs.directory_of(topic.name, index) is None:
+                try:
+                    self.dirs.check_may_create(topic.name, index, topic.partitions[index].partition_epoch == 0)
+                except StorageError as error:
+                    log.error("cannot keep a partition: %s", error, extra={"partition": f"{topic.name}-{index}"})
+                else:
+                    wanted.append(NewPartition(topic.name, index, topic.topic_id))
+        while wanted:
             try:
-                opened = self.dirs.create(topic.name, index, topic.topic_id, is_new=state.partition_epoch == 0)
+                jobs = self.dirs.begin_create(wanted)
             except StorageError as error:
-                log.error("cannot keep a partition: %s", error, extra={"partition": f"{topic.name}-{index}"})
-                return None
-        partition = Partition(self._loop, self._clock, topic.name, topic.topic_id, index, opened, self.log_failed)
-        self._partitions[key] = partition
-        self._by_id[topic.topic_id, index] = partition
-        return partition
+                log.error("cannot keep partitions: %s", error, extra={"partitions": len(wanted)})
+                return
+            wanted = []
+            running = [(job, self._loop.run_in_executor(None, job.run)) for job in jobs]
+            for creation, done in running:
+                try:
+                    await done
+                except OSError as error:
+                    self.directory_failed(creation.directory, error)
+                for count, new in enumerate(creation.partitions):
+                    if not self.dirs.finish_create(creation, new):
+                        wanted.append(new)
+                    if count % _SLICE == _SLICE - 1:
+                        await asyncio.sleep(0)
 
-    def _delete(self, topic: str, topic_id: bytes, index: int) -> None:
-        partition = self._partitions.pop((topic, index), None)
-        self._by_id.pop((topic_id, index), None)
-        if partition is not None:
-            partition.resign(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        directory = self.dirs.directory_of(topic, index)
-        if directory is not None and directory.offline is not None:
-            self.dirs.forget(topic, index)
-        elif directory is not None:
-            try:
-                self.dirs.delete(topic, index, self._clock.wall_ms())
-            except StorageError as error:
-                log.error("cannot delete a partition: %s", error, extra={"partition": f"{topic}-{index}"})
+    def _no_longer_here(self, delta: ImageDelta) -> list[tuple[str, bytes, int]]:
+        gone = [
+            (topic.name, topic.topic_id, index) for topic in delta.removed_topics.values() for index in topic.partitions
+        ]
+        for topic_id, index in delta.partitions:
+            found = self.image.topics_by_id.get(topic_id)
+            state = None if found is None else found.partitions.get(index)
+            if found is None or state is None or self._node_id in state.replicas:
+                continue
+            if (found.name, index) in self._partitions:
+                gone.append((found.name, topic_id, index))
+        return gone
+
+    async def _delete(self, gone: list[tuple[str, bytes, int]]) -> None:
+        """Takes partitions out of sight, all together; what blocks is done in threads."""
+        keys: list[Key] = []
+        for topic, topic_id, index in gone:
+            partition = self._partitions.pop((topic, index), None)
+            self._by_id.pop((topic_id, index), None)
+            if partition is not None:
+                partition.resign(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            if self.dirs.directory_of(topic, index) is not None:
+                keys.append((topic, index))
+        for at in range(0, len(keys), _DELETED_TOGETHER):
+            for deletion in self.dirs.begin_delete(keys[at : at + _DELETED_TOGETHER]):
+                try:
+                    await self._loop.run_in_executor(None, deletion.run)
+                except OSError as error:
+                    self.directory_failed(deletion.directory, error)
+                else:
+                    self.dirs.finish_delete(deletion, self._clock.wall_ms())
 
     def _reconfigure(self, topic: str) -> None:
         state = self.image.topics.get(topic)

@@ -21,9 +21,9 @@ checkpoint files, and closes everything at a clean stop. Rules:
   and a partition created under the name of a deleted one first removes what the checkpoint files say about the old
   one.
 
-What blocks is a job (`Collected.write`, `Removal.run`): made on the event loop, run in an executor; its OSError goes to
-`take_offline`. A job that is out of date when it runs does nothing. `checkpoint` and `remove_deleted` do all of it in
-one go.
+What blocks is a job (`Creation`, `Deletion`, `Collected.write`, `Removal.run`): made on the event loop, run in an
+executor; its OSError goes to `take_offline`. A job that is out of date when it runs does nothing. `create`, `delete`,
+`checkpoint` and `remove_deleted` do all of it in one go.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,7 +43,11 @@ from mainstem.storage.partition_folder import (
     future_folder_name,
     stray_folder_name,
 )
+from mainstem.storage.partition_jobs import Creation, Deletion, NewPartition
 from mainstem.storage.partition_metadata import read_topic_id, write_topic_id
+
+_CREATED_TOGETHER: Final = 128
+"""How many partitions one job makes. Jobs run side by side: a file system syncs files that wait together in one go."""
 
 
 class HasBaseOffset(Protocol):
@@ -300,68 +304,123 @@ class LogDirs(Generic[LogT]):
     def create(
         self, topic: str, partition: int, topic_id: bytes, is_new: bool, directory_id: bytes | None = None
     ) -> LogT:
-        """A fresh, empty partition, durable when this returns, where the fewest are or where it is asked for.
+        """A fresh, empty partition, durable when this returns. Blocks. Where, and StorageError, as `begin_create`."""
+        new = NewPartition(topic, partition, topic_id)
+        self.check_may_create(topic, partition, is_new)
+        while True:
+            for creation in self.begin_create([new], directory_id):
+                try:
+                    creation.run()
+                except OSError as error:
+                    self.take_offline(creation.directory, error)
+                if self.finish_create(creation, new):
+                    if new.key not in self.logs:
+                        raise StorageError(creation.folder(new), self.failed_logs[new.key])
+                    return self.logs[new.key]
 
-        StorageError where no directory can take it, or where it may exist in one that is offline.
-        """
-        key = (topic, partition)
-        assert key not in self._homes, f"{folder_name(topic, partition)} exists"
-        name = folder_name(topic, partition)
+    def check_may_create(self, topic: str, partition: int, is_new: bool) -> None:
+        """StorageError where a partition that the metadata does not call new may be in an offline directory."""
         if not is_new and self.any_offline:
-            raise StorageError(name, "it may be in a log directory that is offline, so it is not created elsewhere")
-        candidates = sorted(self.online, key=lambda directory: len(directory.partitions))
-        if directory_id is not None:
-            candidates = [directory for directory in candidates if directory.directory_id == directory_id]
-        prepared = self._prepared.pop(key, None)
-        if prepared in candidates:
-            candidates.remove(prepared)
-            candidates.insert(0, prepared)
-        for directory in candidates:
-            folder = f"{directory.path}/{name}"
-            try:
-                if directory is not prepared:
-                    self._forget_checkpoints(directory, key)
-                    Preparation(self._fs, directory, folder, topic_id).run()
-                    self._fs.sync_directory(directory.path)
-            except OSError as error:
-                self.take_offline(directory, error)
-                continue
-            directory.partitions[key] = folder
-            self._homes[key] = directory
-            self._open(directory, topic, partition, folder, clean=True)
-            if key in self.logs:
-                return self.logs[key]
-        raise StorageError(name, "no log directory can take a new partition")
+            raise StorageError(
+                folder_name(topic, partition),
+                "it may be in a log directory that is offline, so it is not created elsewhere",
+            )
 
-    def prepare(self, topic: str, partition: int, topic_id: bytes) -> Preparation | None:
-        """A job that makes the folder of a new partition; many can run together, in threads, before `create`.
+    def begin_create(self, wanted: Sequence[NewPartition], directory_id: bytes | None = None) -> list[Creation]:
+        """Jobs that make fresh, empty partitions, each where the fewest are or where it is asked for.
 
-        Nothing is prepared where there is a choice of directories: that is `create`'s, one partition at a time.
-        After the jobs of one directory, and before `create`, its own entries are to be synced.
+        When a job has run, `finish_create` opens each of its logs. StorageError where no directory can take them.
         """
-        key = (topic, partition)
-        if len(self.directories) != 1 or self.any_offline or key in self._homes or key in self._prepared:
-            return None
-        directory = self.directories[0]
-        try:
-            self._forget_checkpoints(directory, key)
-        except OSError as error:
-            self.take_offline(directory, error)
-            return None
-        self._prepared[key] = directory
-        return Preparation(self._fs, directory, f"{directory.path}/{folder_name(topic, partition)}", topic_id)
+        online = [one for one in self.online if directory_id is None or one.directory_id == directory_id]
+        if not online:
+            raise StorageError(
+                folder_name(wanted[0].topic, wanted[0].partition), "no log directory can take a new partition"
+            )
+        counts = [len(directory.partitions) for directory in online]
+        placed: list[list[NewPartition]] = [[] for _ in online]
+        for new in wanted:
+            assert new.key not in self._homes, f"{folder_name(new.topic, new.partition)} exists"
+            at = counts.index(min(counts))
+            counts[at] += 1
+            placed[at].append(new)
+        jobs = []
+        for directory, partitions in zip(online, placed, strict=True):
+            if partitions:
+                superseding = self._without(directory, [new.key for new in partitions])
+                for start in range(0, len(partitions), _CREATED_TOGETHER):
+                    part = partitions[start : start + _CREATED_TOGETHER]
+                    jobs.append(Creation(self._fs, directory, part, superseding))
+        return jobs
 
-    def _forget_checkpoints(self, directory: LogDirectory, key: TopicPartition) -> None:
-        """The old recovery point of a deleted partition would call the unsynced tail of the new one damaged (D4)."""
+    def finish_create(self, creation: Creation, new: NewPartition) -> bool:
+        """Opens one log of a job that has run; False where the directory is offline: it is to be created elsewhere."""
+        directory = creation.directory
+        if directory.offline is not None:
+            return False
+        folder = creation.folder(new)
+        directory.partitions[new.key] = folder
+        self._homes[new.key] = directory
+        self._open(directory, new.topic, new.partition, folder, clean=True)
+        if directory.offline is not None:
+            self.forget(*new.key)
+            return False
+        return True
+
+    def _without(
+        self, directory: LogDirectory, keys: Sequence[TopicPartition]
+    ) -> list[tuple[str, dict[TopicPartition, int], int]]:
+        """The checkpoint files that know deleted partitions of these names, as they are to be.
+
+        The old recovery point of a deleted partition would call the unsynced tail of the new one damaged (D4).
+        """
         directory.supersede()
-        for name, offsets in list(directory.checkpoints.items()):
-            if key in offsets:
-                self._collect(directory, name).write()
+        return [
+            (name, self._offsets(directory, name), directory.next_number())
+            for name, offsets in list(directory.checkpoints.items())
+            if any(key in offsets for key in keys)
+        ]
 
     def delete(self, topic: str, partition: int, now_ms: int) -> None:
-        """Takes the partition out of sight, durably; its bytes go after the delay."""
-        directory, folder = self._set_aside(topic, partition, deleted_folder_name(topic, partition, self._rng))
-        self._removals.append(Removal(self._fs, directory, folder, now_ms + self._delete_delay_ms))
+        """Takes the partition out of sight, durably; its bytes go after the delay. Blocks. StorageError."""
+        for deletion in self.begin_delete([(topic, partition)]):
+            try:
+                deletion.run()
+            except OSError as error:
+                self.take_offline(deletion.directory, error)
+                raise StorageError(deletion.renames[0][1], str(error)) from error
+            self.finish_delete(deletion, now_ms)
+
+    def begin_delete(self, keys: Sequence[TopicPartition]) -> list[Deletion]:
+        """Lets go of partitions at once, and makes the jobs that take their folders out of sight.
+
+        After a crash before a job is done, its folders are ones that the metadata does not know. A directory that is
+        offline keeps its folders.
+        """
+        renames: dict[str, list[tuple[str, str]]] = {}
+        for key in keys:
+            self.cancel_move(*key)
+            directory = self._homes[key]
+            if directory.offline is not None:
+                self.forget(*key)
+                continue
+            log = self.logs.pop(key, None)
+            if log is not None:
+                log.abandon()
+            self.failed_logs.pop(key, None)
+            folder = directory.partitions.pop(key)
+            del self._homes[key]
+            aside = f"{directory.path}/{deleted_folder_name(*key, self._rng)}"
+            renames.setdefault(directory.path, []).append((folder, aside))
+        return [
+            Deletion(self._fs, directory, renames[directory.path])
+            for directory in self.directories
+            if directory.path in renames
+        ]
+
+    def finish_delete(self, deletion: Deletion, now_ms: int) -> None:
+        """What was taken out of sight goes after the delay."""
+        for _, folder in deletion.renames:
+            self._removals.append(Removal(self._fs, deletion.directory, folder, now_ms + self._delete_delay_ms))
 
     def forget(self, topic: str, partition: int) -> None:
         """Lets go of a partition whose directory is offline; its folder is still there if the disk comes back."""
@@ -371,15 +430,12 @@ class LogDirs(Generic[LogT]):
 
     def set_stray(self, topic: str, partition: int) -> None:
         """Keeps what the metadata does not know, under a name that nothing opens."""
-        self._set_aside(topic, partition, stray_folder_name(topic, partition, self._rng))
-
-    def _set_aside(self, topic: str, partition: int, name: str) -> tuple[LogDirectory, str]:
         key = (topic, partition)
         self.cancel_move(topic, partition)
         directory = self._homes[key]
         if directory.offline is not None:
             raise StorageError(directory.path, f"the directory is offline: {directory.offline}")
-        folder = f"{directory.path}/{name}"
+        folder = f"{directory.path}/{stray_folder_name(topic, partition, self._rng)}"
         log = self.logs.pop(key, None)
         if log is not None:
             log.abandon()
@@ -391,7 +447,6 @@ class LogDirs(Generic[LogT]):
             self.take_offline(directory, error)
             raise StorageError(folder, str(error)) from error
         del directory.partitions[key], self._homes[key]
-        return directory, folder
 
     # Moving
 
@@ -442,7 +497,8 @@ class LogDirs(Generic[LogT]):
         folder = f"{target.path}/{folder_name(topic, partition)}"
         try:
             move.log.close(now_ms)
-            self._forget_checkpoints(target, key)
+            for name, offsets, number in self._without(target, [key]):
+                target.write_checkpoint(name, offsets, number)
             self._fs.rename(move.folder, folder)
             self._fs.sync_directory(target.path)
             opened = self._open_log(

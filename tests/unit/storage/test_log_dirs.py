@@ -21,6 +21,7 @@ from mainstem.storage.partition_folder import (
     parse_folder_name,
     stray_folder_name,
 )
+from mainstem.storage.partition_jobs import NewPartition
 
 CLUSTER = "cluster"
 TOPIC_ID = bytes(range(16))
@@ -295,8 +296,8 @@ def test_the_first_error_takes_a_directory_offline_and_nothing_is_written_there_
     disk.on_operation = lambda operation, path, position, size: touched.append(path)
     for name in (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS):
         dirs.checkpoint(name)
-    with pytest.raises(StorageError, match="offline"):
-        dirs.delete(*there[0], now_ms=0)
+    dirs.delete(*there[0], now_ms=0)
+    assert dirs.directory_of(*there[0]) is None
     dirs.create("t", 9, TOPIC_ID, is_new=True)
     dirs.close(broker_epoch=3, now_ms=0)
     assert not [path for path in touched if path.startswith("/a")]
@@ -456,3 +457,47 @@ def test_after_any_power_loss_a_recreated_partition_is_the_old_one_or_the_new_on
             assert order.index(state) >= order.index(promised), (promised, state, kept)
             found.add(state)
     assert found == {"kept", "deleted", "created"}
+
+
+def test_many_partitions_come_and_go_with_one_sync_of_their_directory() -> None:
+    disk = new_disk("/a", "/b")
+    dirs = new_dirs(disk)
+    synced: list[str] = []
+
+    def note(operation: str, path: str, position: int, size: int) -> None:
+        if operation == "sync_directory" and path in ("/a", "/b"):
+            synced.append(path)
+
+    disk.on_operation = note
+    wanted = [NewPartition("t", partition, TOPIC_ID) for partition in range(20)]
+    for creation in dirs.begin_create(wanted):
+        assert not dirs.logs, "nothing is opened before its job has run"
+        creation.run()
+    for creation in dirs.begin_create([NewPartition("u", 0, TOPIC_ID)]):
+        creation.run()
+        assert all(dirs.finish_create(creation, new) for new in creation.partitions)
+    assert sorted(synced) == ["/a", "/a", "/b"]
+    synced.clear()
+    deletions = dirs.begin_delete([("u", 0)])
+    assert dirs.directory_of("u", 0) is None
+    for deletion in deletions:
+        deletion.run()
+        dirs.finish_delete(deletion, 0)
+    assert len(synced) == 1
+
+
+def test_partitions_whose_directory_fails_meanwhile_are_created_elsewhere() -> None:
+    disk = new_disk("/a", "/b")
+    dirs = new_dirs(disk)
+    jobs = dirs.begin_create([NewPartition("t", partition, TOPIC_ID) for partition in range(4)])
+    elsewhere = []
+    for creation in jobs:
+        creation.run()
+        if creation.directory.path == "/a":
+            dirs.take_offline(creation.directory, OSError(errno.EIO, "gone"))
+        elsewhere += [new for new in creation.partitions if not dirs.finish_create(creation, new)]
+    assert len(elsewhere) == 2
+    (again,) = dirs.begin_create(elsewhere)
+    again.run()
+    assert all(dirs.finish_create(again, new) for new in elsewhere)
+    assert {dirs.directory_of("t", partition) for partition in range(4)} == {dirs.directories[1]}

@@ -1,0 +1,72 @@
+"""A topic of many partitions, made and deleted while others are served."""
+
+import asyncio
+from pathlib import Path
+from random import Random
+
+from mainstem.broker.app import Broker
+from mainstem.sim.disk import SimDisk
+from mainstem.storage.posix import PosixFileSystem
+from tests.scenarios.test_failing_directories import create, delete, until
+from tests.support.raw import Peer, connect, run_with_node, start_node
+
+PARTITIONS = 100
+
+
+class SlowDisk(PosixFileSystem):
+    """Remembers which threads it kept waiting for a sync of a directory or a rename."""
+
+    def __init__(self) -> None:
+        self.on_loop: list[str] = []
+
+    def _note(self, what: str) -> None:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        self.on_loop.append(what)
+
+    def sync_directory(self, path: str) -> None:
+        self._note(path)
+        super().sync_directory(path)
+
+    def rename(self, source: str, target: str) -> None:
+        self._note(source)
+        super().rename(source, target)
+
+
+def test_the_loop_does_not_wait_for_the_disk_while_partitions_come_and_go(tmp_path: Path) -> None:
+    disk = SlowDisk()
+
+    async def scenario(node: Broker, peer: Peer) -> None:
+        disk.on_loop.clear()
+        for _ in range(2):
+            await create(peer, "big", PARTITIONS)
+            await until("all are here", lambda: len(node.partitions) == PARTITIONS)
+            assert (await peer.produce("big", b"x")).base_offset == 0
+            await delete(peer, "big")
+            await until("all are gone", lambda: len(node.partitions) == 0)
+        assert not [path for path in disk.on_loop if "/big-" in path or path == str(tmp_path)]
+
+    run_with_node(tmp_path, scenario, disk)
+
+
+def test_folders_that_a_crash_left_without_their_metadata_are_made_anew() -> None:
+    async def story() -> None:
+        disk = SimDisk(Random(1))
+        node = await start_node("/data", disk)
+        peer = await connect(node)
+        await create(peer, "big", 8)
+        await until("all are here", lambda: len(node.partitions) == 8)
+        peer.close()
+        await node.stop()
+        for index in range(0, 8, 2):
+            disk.remove(f"/data/big-{index}/partition.metadata")
+        node = await start_node("/data", disk)
+        await until("all are here again", lambda: len(node.partitions) == 8)
+        peer = await connect(node)
+        assert (await peer.produce("big", b"x")).base_offset == 0
+        peer.close()
+        await node.stop()
+
+    asyncio.run(asyncio.wait_for(story(), 30))
