@@ -231,29 +231,6 @@ class Partitions:
         for name in changed:
             self._reconfigure(name)
 
-    async def _prepare(self, some: list[tuple[TopicState, int, PartitionState]]) -> None:
-        """Has threads make the folders of the partitions that are new here: it is their syncs that take time."""
-        running: list[tuple[LogDirectory, asyncio.Future[None]]] = []
-        for topic, index, state in some:
-            key = (topic.name, index)
-            if self._node_id not in state.replicas or key in self._partitions or key in self.dirs.failed_logs:
-                continue
-            job = self.dirs.prepare(topic.name, index, topic.topic_id)
-            if job is not None:
-                running.append((job.directory, self._loop.run_in_executor(None, job.run)))
-        for directory, done in running:
-            await self._settle(directory, done)
-        if running and running[0][0].offline is None:
-            directory = running[0][0]
-            done = self._loop.run_in_executor(None, directory.sync)
-            await self._settle(directory, done)
-
-    async def _settle(self, directory: LogDirectory, done: "asyncio.Future[None]") -> None:
-        try:
-            await done
-        except OSError as error:
-            self.directory_failed(directory, error)
-
     def _apply_partition(self, topic: TopicState, index: int, state: PartitionState) -> None:
         key = (topic.name, index)
         partition = self._partitions.get(key)
