@@ -276,7 +276,7 @@ MUTATIONS = (
         "KAFKA-10471",
         "a crash looks like a clean stop",
         _marker_stays,
-        ("D3", "P1", "lost", "D6", "the broker", "P12"),
+        ("P9", "D3", "P1", "lost", "D6", "the broker", "P12"),
         100,
     ),
     Mutation(

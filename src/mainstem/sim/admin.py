@@ -121,12 +121,9 @@ class Admin:
 
     async def _delete_group(self) -> None:
         group = f"simple{self.rng.randrange(2)}"
-        self.world.groups.committing(group, -1, "", ("log", 0), -1, self.client.life)
+        deletion = self.world.groups.committing(group, -1, "", ("log", 0), -1, self.client.life)
         answer = await self.client.ask(DeleteGroupsRequest(groups_names=[group]), 2, DeleteGroupsResponse)
-        if answer.results[0].error_code == ErrorCode.NONE:
+        code = ErrorCode(answer.results[0].error_code)
+        self.world.groups.committed(deletion, code)
+        if code == ErrorCode.NONE:
             self.world.count("group deleted")
-            self.world.groups.deletions.append((group, len(self.world.groups.commits)))
-            deletion = self.world.groups.commits[-1]
-            deletion.code = ErrorCode.NONE
-        elif answer.results[0].error_code != ErrorCode.REQUEST_TIMED_OUT:
-            self.world.groups.commits[-1].code = ErrorCode(answer.results[0].error_code)

@@ -6,13 +6,26 @@ forgotten by a restart, and its number is given again.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from mainstem.protocol.errors import ErrorCode
 from mainstem.sim.ledger import Place, Violation
 
+UNKNOWN_OUTCOME: Final = frozenset(
+    {
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    }
+)
+"""Said of a write that was not committed in time, or whose coordinator gave up: it may be in the log all the same."""
+
 
 @dataclass(slots=True)
 class Commit:
+    """Of an offset; -1 stands for the deletion of the group."""
+
     group: str
     generation: int
     member: str
@@ -28,8 +41,6 @@ class Commit:
 class GroupLedger:
     def __init__(self, count: Callable[[str], None]) -> None:
         self.commits: list[Commit] = []
-        self.deletions: list[tuple[str, int]] = []
-        """Groups whose deletion was acknowledged, and how many commits had been sent by then."""
         self.is_sure = True
         """Whether no generation can have been lost with the power."""
         self._joined: dict[tuple[str, int], int] = {}
@@ -66,7 +77,7 @@ class GroupLedger:
 
     def committed(self, commit: Commit, code: ErrorCode) -> None:
         """G5: a commit of a generation that was over when it was sent is not taken."""
-        commit.code = code
+        commit.code = None if code in UNKNOWN_OUTCOME else code
         if code == ErrorCode.NONE and commit.generation_was_over:
             raise Violation(
                 "G5 a stale commit is refused",
