@@ -5,8 +5,11 @@ BIN := $(VENV)/bin
 SOURCES := $(shell find src -name '*.py')
 # Two cores are what CI has; a laptop may say JOBS=8.
 JOBS ?= 2
+INTERPRETED := MAINSTEM_EXPECT=interpreted PYTHONPATH=src $(BIN)/python
+COMPILED := MAINSTEM_EXPECT=compiled PYTHONPATH=build/compiled $(BIN)/python
 
-.PHONY: help run test lint types test-interpreted test-compiled test-crash test-model compiled bench clean
+.PHONY: help run test lint types test-interpreted test-compiled test-crash test-protocol test-compat test-kgo \
+	test-differential test-sim test-mutations compiled bench clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -18,8 +21,10 @@ $(VENV)/.ready: pyproject.toml
 	MAINSTEM_COMPILE=0 $(BIN)/pip install -q -e '.[dev]'
 	@touch $@
 
+# What is in the folder is what the sources say now: a module that is gone must not be found there.
 build/compiled/.ready: $(VENV)/.ready setup.py $(SOURCES)
 	@echo "Compiling the hot modules with mypyc (a minute or two after a change) ..."
+	@rm -rf build/compiled
 	MAINSTEM_COMPILE=auto $(BIN)/python setup.py -q build --build-lib build/compiled
 	@touch $@
 
@@ -44,14 +49,44 @@ types: $(VENV)/.ready
 	$(BIN)/mypy
 
 test-interpreted: $(VENV)/.ready
-	MAINSTEM_EXPECT=interpreted PYTHONPATH=src $(BIN)/python -m pytest -n $(JOBS) -m 'not campaign'
+	$(INTERPRETED) -m pytest -n $(JOBS) -m 'not campaign'
 
+# The simulator and its mutations replace functions, which compiled code does not notice: they run interpreted only.
 test-compiled: build/compiled/.ready
-	MAINSTEM_EXPECT=compiled PYTHONPATH=build/compiled $(BIN)/python -m pytest -n $(JOBS) -m 'not campaign'
+	@if find build/compiled -name '*.so' | grep -q . ; then \
+	  set -x; $(COMPILED) -m pytest -n $(JOBS) -m 'not campaign' --ignore tests/sim --ignore tests/mutations; \
+	else echo "There is no C compiler, so there is no compiled build to test."; fi
 
-## make test-crash        every crash of small workloads on a simulated disk, and recovery from each
+## make test-crash        every crash of small workloads on a simulated disk, and long random runs beside a model
 test-crash: $(VENV)/.ready
-	MAINSTEM_EXPECT=interpreted PYTHONPATH=src $(BIN)/python -m pytest -n $(JOBS) tests/crash tests/model --timeout 1800
+	$(INTERPRETED) -m pytest -n $(JOBS) tests/crash tests/model --timeout 1800
+
+## make test-protocol     every message and many mutations of it, against kio and Kafka's own classes
+test-protocol: build/compiled/.ready
+	$(COMPILED) -m pytest -n $(JOBS) tests/unit/protocol tests/fuzz tests/compat/test_messages.py --timeout 1800
+
+## make test-compat       every client, Kafka's own tools, and kill -9, against our broker
+test-compat: build/compiled/.ready
+	$(COMPILED) -m pytest -n $(JOBS) --timeout 600 \
+	  tests/compat/test_round_trip.py tests/compat/test_clients.py tests/compat/test_tools.py tests/compat/test_kill.py
+
+## make test-kgo          franz-go's own tests against our broker; what is left out is in tests/compat/kgo_left_out.txt
+test-kgo: build/compiled/.ready
+	$(COMPILED) -m pytest -s tests/compat/test_kgo.py
+
+## make test-differential the same random requests to Kafka and to us; MAINSTEM_SEEDS and MAINSTEM_STEPS say how many
+test-differential: build/compiled/.ready
+	$(COMPILED) -m pytest tests/compat/differential
+
+## make test-sim          many simulated runs with faults; SEEDS=20000 for a campaign, FROM=0 is the first seed
+SEEDS ?= 2000
+FROM ?= 0
+test-sim: $(VENV)/.ready
+	PYTHONHASHSEED=0 PYTHONPATH=src $(BIN)/python -m mainstem.sim --seeds $(SEEDS) --from $(FROM) --jobs $(JOBS)
+
+## make test-mutations    historical bugs put back: the simulator must find each (docs/track-record.md)
+test-mutations: $(VENV)/.ready
+	$(INTERPRETED) -m pytest -n $(JOBS) tests/mutations --timeout 1800
 
 ## make bench [ROW=name]  Apache Kafka and Mainstem side by side; writes the tables of docs/benchmarks.md
 bench: build/compiled/.ready

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from uuid import uuid4
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.systems import System
 
 DEADLINE_S = 120.0
 
+_QUIET = {"log_level": 4}  # warnings, not what the library says when a client is closed
 _PRODUCER = {
     "linger.ms": 5,
     "batch.size": 1_000_000,
@@ -31,7 +32,7 @@ def new_topic(system: System, partitions: int = 1) -> str:
 
 
 def create_topics(system: System, names: Sequence[str], partitions: int) -> None:
-    admin = AdminClient({"bootstrap.servers": system.bootstrap})
+    admin = AdminClient({"bootstrap.servers": system.bootstrap, **_QUIET})
     made = admin.create_topics(
         [NewTopic(name, num_partitions=partitions, replication_factor=1) for name in names],
         operation_timeout=DEADLINE_S,
@@ -62,7 +63,7 @@ class Failures:
 def produce(system: System, topic: str, records: int, size: int) -> tuple[float, float]:
     """Records as fast as one producer sends them to one partition: seconds, and the broker's processor seconds."""
     failures = Failures()
-    producer = Producer({"bootstrap.servers": system.bootstrap, **_PRODUCER})
+    producer = Producer({"bootstrap.servers": system.bootstrap, **_QUIET, **_PRODUCER})
     producer.list_topics(topic, timeout=DEADLINE_S)
     value = bytes(size)
     batch: list[dict[str, object]] = [{"value": value}] * 5000
@@ -92,6 +93,7 @@ def consume(system: System, topic: str, records: int) -> tuple[float, float]:
     consumer = Consumer(
         {
             "bootstrap.servers": system.bootstrap,
+            **_QUIET,
             "group.id": "bench",
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
@@ -118,7 +120,7 @@ def consume(system: System, topic: str, records: int) -> tuple[float, float]:
 def acknowledge_one_by_one(system: System, topic: str, records: int) -> list[float]:
     """From `produce` to the acknowledgement, one record at a time, `acks=all`, in milliseconds."""
     failures = Failures()
-    producer = Producer({"bootstrap.servers": system.bootstrap, "acks": "all", "linger.ms": 0})
+    producer = Producer({"bootstrap.servers": system.bootstrap, **_QUIET, "acks": "all", "linger.ms": 0})
     times = []
     warm = records // 10
     for _ in range(records + warm):
@@ -132,8 +134,10 @@ def acknowledge_one_by_one(system: System, topic: str, records: int) -> list[flo
 
 def produced_to_consumed(system: System, topic: str, records: int) -> list[float]:
     """From `produce` to when a waiting consumer has the record, one at a time, in milliseconds."""
-    producer = Producer({"bootstrap.servers": system.bootstrap, "acks": "all", "linger.ms": 0})
-    consumer = Consumer({"bootstrap.servers": system.bootstrap, "group.id": "bench", "enable.auto.commit": False})
+    producer = Producer({"bootstrap.servers": system.bootstrap, **_QUIET, "acks": "all", "linger.ms": 0})
+    consumer = Consumer(
+        {"bootstrap.servers": system.bootstrap, **_QUIET, "group.id": "bench", "enable.auto.commit": False}
+    )
     times = []
     warm = records // 10
     try:
@@ -160,6 +164,7 @@ def single_record_requests(system: System, topic: str, producers: int, records: 
         Producer(
             {
                 "bootstrap.servers": system.bootstrap,
+                **_QUIET,
                 "batch.num.messages": 1,
                 "linger.ms": 0,
                 "acks": 1,
@@ -187,7 +192,7 @@ def single_record_requests(system: System, topic: str, producers: int, records: 
 def first_acknowledgement(system: System, topic: str) -> None:
     """Returns when one record was acknowledged."""
     failures = Failures()
-    producer = Producer({"bootstrap.servers": system.bootstrap, "acks": "all", "message.timeout.ms": 100_000})
+    producer = Producer({"bootstrap.servers": system.bootstrap, **_QUIET, "acks": "all", "message.timeout.ms": 100_000})
     producer.produce(topic, b"x", partition=0, on_delivery=failures)
     assert producer.flush(DEADLINE_S) == 0
     failures.check(1)

@@ -1,6 +1,7 @@
 """What a node does by itself while it serves: compaction and retention."""
 
 import asyncio
+import shutil
 from pathlib import Path
 
 from mainstem.broker.app import Broker
@@ -14,7 +15,7 @@ from mainstem.protocol.messages.k19_create_topics import (
     CreateTopicsResponse,
 )
 from mainstem.protocol.records import Record, iterate_records
-from tests.support.raw import Peer, produce_request, run_with_node
+from tests.support.raw import Peer, connect, produce_request, run_with_node, start_node
 
 
 async def create_topic(peer: Peer, name: str, **configs: str) -> None:
@@ -90,3 +91,31 @@ def test_old_segments_go_and_the_log_start_follows(tmp_path: Path) -> None:
         assert [record.value for record in await read_all(peer, "recent", 10)] == [b"new"]
 
     run_with_node(tmp_path, scenario, log_retention_check_interval_ms="20")
+
+
+def test_a_kill_right_after_a_compaction_loses_nothing(tmp_path: Path) -> None:
+    """The gaps that compaction leaves must not look like a lost tail to the recovery after it."""
+
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await create_topic(peer, "table", cleanup_policy="compact", min_cleanable_dirty_ratio="0.01", segment_ms="1")
+        newest: dict[bytes | None, bytes | None] = {}
+        for count in range(200):
+            key, value = b"%d" % (count % 5), b"%d" % count
+            await write(peer, "table", key, value, node.clock.wall_ms())
+            newest[key] = value
+        deadline = asyncio.get_running_loop().time() + 15
+        while len(await read_all(peer, "table")) > 60:
+            assert asyncio.get_running_loop().time() < deadline, "nothing was compacted"
+            await asyncio.sleep(0.05)
+        # What a killed process leaves behind is what the page cache holds now.
+        await node.compaction.stop()
+        shutil.copytree(tmp_path / "live", tmp_path / "killed")
+        for turn in range(2):
+            again = await start_node(tmp_path / "killed", log_cleaner_enable="false")
+            reader = await connect(again)
+            records = await read_all(reader, "table")
+            assert {record.key: record.value for record in records} == newest, f"after restart {turn}"
+            reader.close()
+            await again.stop()
+
+    run_with_node(tmp_path / "live", scenario, log_cleaner_backoff_ms="20")

@@ -131,7 +131,7 @@ class Broker:
     # Start and stop
 
     async def start(self) -> None:
-        """Returns when clients are served. ValueError or OSError where that cannot be."""
+        """Returns when clients are served. ValueError, OSError or StorageError where that cannot be."""
         started = self.loop.time()
         await self.loop.run_in_executor(None, self._quorum.load, [self._controller.image])
         self._quorum.follow(self.follow)

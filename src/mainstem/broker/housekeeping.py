@@ -93,7 +93,11 @@ class Housekeeping:
                     extra={"partition": str(partition), "segments": deleted, "log_start": partition.log.log_start},
                 )
             for job in partition.log.due_removals(now_ms):
-                await self._loop.run_in_executor(None, job.run)
+                try:
+                    await self._loop.run_in_executor(None, job.run)
+                except OSError as error:
+                    self._partitions.log_failed(partition, StorageError(partition.log.directory, str(error)))
+                    break
             if count % _SLICE == _SLICE - 1:
                 await asyncio.sleep(0)
         for removal in self._partitions.dirs.take_removals(self._clock.wall_ms()):

@@ -13,6 +13,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from mainstem.broker.partition import Partition
+from mainstem.broker.partitions import storage_cause
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.storage.errors import StorageError
 from mainstem.storage.flushing import FlushJob
@@ -60,7 +61,7 @@ class LogMoves:
         try:
             move = dirs.begin_move(*key, target)
         except StorageError as error:
-            self._broker.partitions.directory_failed(target, _cause(error))
+            self._broker.partitions.directory_failed(target, storage_cause(error))
             raise RemoteError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         log.info("moving a partition", extra={"partition": str(partition), "to": target.path})
         task = self._broker.loop.create_task(self._run(partition, move))
@@ -158,11 +159,7 @@ class LogMoves:
         """The disk that failed goes offline, and the move ends with it."""
         partitions = self._broker.partitions
         if error.path.startswith(move.directory.path + "/"):
-            partitions.directory_failed(move.directory, _cause(error))
+            partitions.directory_failed(move.directory, storage_cause(error))
         else:
             partitions.log_failed(partition, error)
         partitions.dirs.cancel_move(partition.topic, partition.index)
-
-
-def _cause(error: StorageError) -> OSError:
-    return error.__cause__ if isinstance(error.__cause__, OSError) else OSError(str(error))

@@ -19,6 +19,7 @@ from mainstem.core.controller.image import BROKER, TOPIC, ClusterImage, ImageDel
 from mainstem.core.controller.states import PartitionState, TopicState
 from mainstem.core.log.config import LogConfig, parse_log_config, server_defaults
 from mainstem.protocol.errors import ErrorCode, RemoteError
+from mainstem.storage.checkpoint import RECOVERY_POINTS
 from mainstem.storage.errors import StorageError
 from mainstem.storage.flushing import FlushJob
 from mainstem.storage.fs import FileSystem
@@ -143,7 +144,7 @@ class Partitions:
         self._configs.clear()
 
     def _open(self, place: LogPlace) -> Log:
-        return open_log(
+        opened = open_log(
             self.open_files,
             place.folder,
             self.log_config(place.topic),
@@ -155,6 +156,17 @@ class Partitions:
             self._producer_expiration_ms,
             self._rng.randrange,
         )
+        if opened.log_end < place.high_watermark:
+            # After a power cut this is what was acknowledged from memory; after anything else it should not be.
+            log.error(
+                "a log ends before its last known high watermark: records were lost",
+                extra={
+                    "partition": f"{place.topic}-{place.partition}",
+                    "log_end": opened.log_end,
+                    "high_watermark": place.high_watermark,
+                },
+            )
+        return opened
 
     # Start
 
@@ -179,6 +191,30 @@ class Partitions:
             )
         for (topic, index), reason in self.dirs.failed_logs.items():
             log.error("a log is offline: %s", reason, extra={"partition": f"{topic}-{index}"})
+        if not all(directory.previous_stop.clean for directory in self.dirs.directories):
+            await self._settle_compacted()
+
+    async def _settle_compacted(self) -> None:
+        """After an unclean stop, makes compacted logs durable and writes that down before they are served.
+
+        Compaction leaves gaps. One past the recovery point means a lost tail to the next recovery, unless it can still
+        tell that another broker left it; and the first recovery has taken away what it could tell that by.
+        """
+        for partition, opened in list(self.dirs.logs.items()):
+            if opened.config.compact and opened.recovery_point < opened.log_end:
+                try:
+                    job = opened.begin_flush(self._clock.wall_ms())
+                    await self._loop.run_in_executor(None, job.run)
+                    opened.finish_flush(job)
+                except StorageError as error:
+                    directory = self.dirs.directory_of(*partition)
+                    if directory is not None:
+                        self.directory_failed(directory, storage_cause(error))
+        for collected in self.dirs.collect(RECOVERY_POINTS):
+            try:
+                await self._loop.run_in_executor(None, collected.write)
+            except OSError as error:
+                self.directory_failed(collected.directory, error)
 
     def _assigned_directory(self, topic: str, index: int) -> bytes | None:
         state = self.image.partition(topic, index)
@@ -206,29 +242,6 @@ class Partitions:
             changed = dict.fromkeys(image.topics)
         for name in changed:
             self._reconfigure(name)
-
-    async def _prepare(self, some: list[tuple[TopicState, int, PartitionState]]) -> None:
-        """Has threads make the folders of the partitions that are new here: it is their syncs that take time."""
-        running: list[tuple[LogDirectory, asyncio.Future[None]]] = []
-        for topic, index, state in some:
-            key = (topic.name, index)
-            if self._node_id not in state.replicas or key in self._partitions or key in self.dirs.failed_logs:
-                continue
-            job = self.dirs.prepare(topic.name, index, topic.topic_id)
-            if job is not None:
-                running.append((job.directory, self._loop.run_in_executor(None, job.run)))
-        for directory, done in running:
-            await self._settle(directory, done)
-        if running and running[0][0].offline is None:
-            directory = running[0][0]
-            done = self._loop.run_in_executor(None, directory.sync)
-            await self._settle(directory, done)
-
-    async def _settle(self, directory: LogDirectory, done: "asyncio.Future[None]") -> None:
-        try:
-            await done
-        except OSError as error:
-            self.directory_failed(directory, error)
 
     def _apply_partition(self, topic: TopicState, index: int, state: PartitionState) -> None:
         key = (topic.name, index)
@@ -343,8 +356,7 @@ class Partitions:
         """The disk under a partition failed: its whole directory goes (D5)."""
         directory = self.dirs.directory_of(partition.topic, partition.index)
         if directory is not None:
-            cause = error.__cause__ if isinstance(error.__cause__, OSError) else OSError(str(error))
-            self.directory_failed(directory, cause)
+            self.directory_failed(directory, storage_cause(error))
 
     def directory_failed(self, directory: LogDirectory, error: OSError) -> None:
         """Nothing more is read from or written to the directory, and everyone on it learns."""
@@ -399,3 +411,7 @@ class Partitions:
                 partition.log.finish_flush(job)
             except StorageError as error:
                 self.log_failed(partition, error)
+
+
+def storage_cause(error: StorageError) -> OSError:
+    return error.__cause__ if isinstance(error.__cause__, OSError) else OSError(str(error))

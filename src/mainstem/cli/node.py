@@ -19,6 +19,7 @@ from mainstem.broker.config import BrokerConfig, ConfigError
 from mainstem.broker.format import format_directories
 from mainstem.broker.logfmt import log_to_stderr
 from mainstem.build_info import build_name
+from mainstem.storage.errors import StorageError
 from mainstem.storage.meta_properties import read_meta_properties
 from mainstem.storage.posix import PosixFileSystem
 from mainstem.storage.properties import parse_properties
@@ -99,7 +100,7 @@ def _run(config: BrokerConfig, what: str) -> int:
         if meta is None:
             raise ConfigError(f"{config.metadata_dir} is not formatted; prepare it with: mainstem format --config FILE")
         return uvloop.run(_serve(config, meta.cluster_id, what))
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, StorageError) as error:
         return _refuse(error)
 
 

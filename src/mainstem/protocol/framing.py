@@ -2,12 +2,11 @@
 
 All connections of a loop receive into one shared buffer, because a loop reads one socket at a time: ten thousand idle
 connections hold nothing, and what a read touches stays in the processor's cache. What arrives whole is copied out once,
-as immutable `bytes`. A frame whose end has not arrived is collected in a `BytesIO`, which grows with what has come,
-not with what the peer says will come, so that a peer cannot make us allocate by announcing; and which gives its bytes
-away without copying them once more.
+as immutable `bytes`. A frame whose end has not arrived is collected in a `bytearray`, which grows with what has come,
+not with what the peer says will come, so that a peer cannot make us allocate by announcing. (A `BytesIO` would save
+the last copy, but grows to the exact size at each write and then moves everything: five times the cost.)
 """
 
-from io import BytesIO
 from typing import Final
 
 from librt.strings import read_i32_be
@@ -40,7 +39,7 @@ class FrameReceiver:
     def __init__(self, shared: SharedBuffer, max_frame_bytes: i64) -> None:
         self._shared = shared
         self._max_frame_bytes: i64 = max_frame_bytes
-        self._partial: BytesIO | None = None
+        self._partial: bytearray | None = None
         """The beginning of a frame, or of its size prefix, when a read ended inside it."""
         self._got: i64 = 0
         self._expected: i64 = _UNKNOWN
@@ -58,12 +57,12 @@ class FrameReceiver:
         """Takes in `count` bytes just read into `buffer()`; the frames they complete, without their prefixes."""
         frames: list[bytes] = []
         at: i64 = 0
-        if self._partial is not None:
+        if self._is_inside_frame():
             if self._expected == _UNKNOWN:
                 at = self._complete_prefix(count)
             if self._expected != _UNKNOWN:
                 at = self._complete_frame(at, count, frames)
-            if self._partial is not None:
+            if self._is_inside_frame():
                 return frames
         view = self._shared.view
         if count - at <= _SMALL_BYTES:
@@ -72,16 +71,19 @@ class FrameReceiver:
             self._split(view, at, count, frames)
         return frames
 
+    def _is_inside_frame(self) -> bool:
+        return self._partial is not None
+
     def _complete_prefix(self, count: i64) -> i64:
         """Goes on with a size prefix that was torn; where the rest of the input begins."""
         partial = self._partial
         assert partial is not None
         taken: i64 = min(SIZE_BYTES - self._got, count)
-        partial.write(self._shared.view[:taken])
+        partial.extend(self._shared.view[:taken])
         self._got += taken
         if self._got == SIZE_BYTES:
-            self._expected = self._checked(i64(read_i32_be(partial.getvalue(), 0)))
-            self._partial = BytesIO()
+            self._expected = self._checked(i64(read_i32_be(bytes(partial), 0)))
+            self._partial = bytearray()
             self._got = 0
         return taken
 
@@ -91,10 +93,10 @@ class FrameReceiver:
         assert partial is not None
         taken: i64 = min(self._expected - self._got, count - at)
         if taken > 0:
-            partial.write(self._shared.view[at : at + taken])
+            partial.extend(self._shared.view[at : at + taken])
             self._got += taken
         if self._got == self._expected:
-            frames.append(partial.getvalue())
+            frames.append(bytes(partial))
             self._partial = None
         return at + taken
 
@@ -133,8 +135,6 @@ class FrameReceiver:
         return size
 
     def _keep(self, begun: bytes | memoryview, expected: i64) -> None:
-        partial = BytesIO()
-        partial.write(begun)
-        self._partial = partial
+        self._partial = bytearray(begun)
         self._got = len(begun)
         self._expected = expected

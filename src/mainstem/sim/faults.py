@@ -35,7 +35,7 @@ class Fault:
     sync_directory; None means every one that the effect can happen to.
     """
 
-    __slots__ = ("_matches", "effect", "errno", "operation", "skip", "times")
+    __slots__ = ("_matches", "effect", "errno", "on_strike", "operation", "skip", "times")
 
     def __init__(
         self,
@@ -52,6 +52,8 @@ class Fault:
         self.errno = error
         self.skip = skip
         self.times = times
+        self.on_strike: Callable[[str, str], None] | None = None
+        """Called with the operation and the path that it strikes."""
 
     def strikes(self, operation: str, path: str) -> bool:
         if self.times == 0:
@@ -69,4 +71,6 @@ class Fault:
             return False
         if self.times > 0:
             self.times -= 1
+        if self.on_strike is not None:
+            self.on_strike(operation, path)
         return True

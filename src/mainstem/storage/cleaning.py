@@ -148,7 +148,7 @@ class Cleaning:
         if self._phase == _OVER:
             return False
         self._unpin()
-        if self.log.failure is not None or self.log.is_closed or self.log.truncations != self._truncations:
+        if self._log_failed() or self.log.is_closed or self.log.truncations != self._truncations:
             self.abort()
             return False
         try:
@@ -169,7 +169,7 @@ class Cleaning:
             self.abort()
             raise failure from error
         except StorageError as damage:
-            if self.log.failure is not None:
+            if self._log_failed():
                 self.abort()
                 raise
             # An index or a header that cannot be: found while a segment was looked up.
@@ -177,6 +177,10 @@ class Cleaning:
             self._unpin()
             self._end()
         return self._phase != _OVER
+
+    def _log_failed(self) -> bool:
+        """Asked anew each time: once `log.failure` was seen to be None, the compiler would take it to stay so."""
+        return self.log.failure is not None
 
     def abort(self) -> None:
         """Ends it here, between two steps. What was swapped in stays; what was not is removed."""

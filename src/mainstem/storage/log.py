@@ -81,6 +81,7 @@ class Log(ReadableLog):
         self._removals: list[RemovalJob] = []
         self._jitter = jitter
         self._unflushed_roll = False
+        self._has_new_names = False
         self._flush: FlushJob | None = None
         self.producers.states.on_high_watermark(self.high_watermark)
         self._update_first_unstable()
@@ -353,8 +354,9 @@ class Log(ReadableLog):
         if self._fs.exists(stale):
             self._fs.remove(stale)
         segment.create()
-        # A segment whose name is lost in a power cut takes everything after it with it (KAFKA-3968).
-        self._fs.sync_directory(self.directory)
+        # A segment whose name is lost in a power cut takes everything after it with it (KAFKA-3968): nothing in it
+        # is durable before a flush has synced the directory too.
+        self._has_new_names = True
         self._segments.add(segment)
         self._active = segment
 
@@ -451,7 +453,7 @@ class Log(ReadableLog):
             job.epochs_data = format_leader_epochs(self.epochs)
             job.epochs_version = self.epochs.version
         job.snapshots = self.producers.take_unsynced()
-        job.has_new_names = len(job.snapshots) > 0
+        job.has_new_names = self._has_new_names or len(job.snapshots) > 0
         try:
             # One before the recovery point, too: recovery wrote its indexes anew, though its batches are durable.
             at: i64 = max(self._segments.floor(self.recovery_point - 1), 0)
@@ -468,6 +470,7 @@ class Log(ReadableLog):
             job.finish()
             raise self.fail(error) from error
         self._unflushed_roll = False
+        self._has_new_names = False
         self._flush = job
         return job
 
@@ -567,6 +570,7 @@ class Log(ReadableLog):
             self.epochs.clear()
             self.producers.start_at(offset)
             self._add_segment(offset, now_ms)
+            self._fs.sync_directory(self.directory)
             self._update_first_unstable()
         except OSError as error:
             raise self.fail(error) from error

@@ -182,7 +182,6 @@ class LogDirs(Generic[LogT]):
         self._on_offline = on_offline
         self._removals: list[Removal] = []
         self._homes: dict[TopicPartition, LogDirectory] = {}
-        self._prepared: dict[TopicPartition, LogDirectory] = {}
         self._loaded = False
         self.logs: dict[TopicPartition, LogT] = {}
         self.failed_logs: dict[TopicPartition, str] = {}

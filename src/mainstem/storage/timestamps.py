@@ -3,6 +3,7 @@
 from mypy_extensions import i64
 
 from mainstem.protocol.batch import BatchView
+from mainstem.protocol.errors import RemoteError
 from mainstem.protocol.records import iterate_records
 from mainstem.storage.errors import StorageError
 from mainstem.storage.fs import File
@@ -58,7 +59,10 @@ class TimestampJob:
             if scan.header.max_timestamp < self.timestamp or scan.header.last_offset < self.log_start:
                 continue
             batch = BatchView(self._log.read_at(scan.position, scan.size), 0)
-            for record in iterate_records(batch):
-                if record.timestamp >= self.timestamp and record.offset >= self.log_start:
-                    return TimestampedOffset(record.offset, record.timestamp, batch.leader_epoch)
+            try:
+                for record in iterate_records(batch):
+                    if record.timestamp >= self.timestamp and record.offset >= self.log_start:
+                        return TimestampedOffset(record.offset, record.timestamp, batch.leader_epoch)
+            except RemoteError:
+                continue  # a compressed batch is trusted when it comes: what a producer broke inside is passed over
         return None

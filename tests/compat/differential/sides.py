@@ -8,7 +8,7 @@ import socket
 from dataclasses import dataclass, field
 from typing import Any
 
-from mainstem.protocol.batch import iterate_batches
+from mainstem.protocol.batch import BatchView, iterate_batches
 from mainstem.protocol.fields import Struct
 from mainstem.protocol.messages.k03_metadata import MetadataRequest, MetadataResponse
 from mainstem.protocol.rpc import decode_response, encode_request
@@ -32,7 +32,7 @@ IGNORED_FIELDS = {
 }
 
 
-class Disconnected(Exception):
+class Disconnected(Exception):  # noqa: N818 (an outcome, not an error)
     """The broker ended the connection instead of answering."""
 
 
@@ -118,9 +118,8 @@ class Side:
         if name == "topic_id":
             return "none" if value == ZERO_UUID else self._names.get(value, "unknown")
         if name == "records":
-            return [
-                value[one.start : one.start + one.size] for one in iterate_batches(value or b"", 0, len(value or b""))
-            ]
+            data = value or b""
+            return [self._plain_batch(data[one.start : one.end]) for one in iterate_batches(data, 0, len(data))]
         if name == "producer_id" and value in self.producer_ids:
             return f"producer {self.producer_ids.index(value)}"
         if name == "log_append_time_ms":
@@ -128,3 +127,11 @@ class Side:
         if isinstance(value, str):
             return self._known_members.get(value, value)
         return value
+
+    def _plain_batch(self, batch: bytes) -> tuple[str, bytes]:
+        """The batch without its producer's id, which is told by its number, and without the checksum over it."""
+        producer_id = BatchView(batch, 0).producer_id
+        who = f"producer {self.producer_ids.index(producer_id)}" if producer_id in self.producer_ids else "nobody"
+        if who == "nobody":
+            return who, batch
+        return who, batch[:17] + batch[21:43] + batch[51:]

@@ -23,6 +23,7 @@ from mainstem.broker.apis import (
     k74_list_config_resources,
     k75_describe_topic_partitions,
 )
+from mainstem.broker.purgatory import Waiter
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.messages import k19_create_topics as m19
 from mainstem.protocol.messages import k20_delete_topics as m20
@@ -214,11 +215,7 @@ def test_delete_records_wakes_those_who_wait_for_records_that_are_gone() -> None
         partition = broker.produce("t", 0, batch(b"v"))
         woken: list[int] = []
 
-        class Waiting:
-            def wake(self) -> None:
-                woken.append(partition.log.log_start)
-
-        partition.watchers.add(Waiting())  # type: ignore[arg-type]
+        Waiter(broker.loop, 10, [partition.watchers], lambda: True, lambda: woken.append(partition.log.log_start))
         delete_records(broker, ("t", [(0, 0)]))
         assert woken == []
         delete_records(broker, ("t", [(0, 1)]))

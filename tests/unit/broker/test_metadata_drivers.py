@@ -11,7 +11,7 @@ import pytest
 
 from mainstem.broker.drivers.controller import Deliver
 from mainstem.broker.drivers.quorum import FOLDER, READ_BYTES
-from mainstem.core.controller.image import ClusterImage
+from mainstem.core.controller.image import ClusterImage, ImageDelta
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.messages.k19_create_topics import CreateTopicsResponse
 from mainstem.protocol.messages.k55_describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
@@ -19,6 +19,7 @@ from mainstem.protocol.messages.k67_allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
 )
+from mainstem.protocol.messages.metadata_records import NoOpRecord
 from mainstem.protocol.schema import Message
 from mainstem.sim.disk import SimDisk
 from mainstem.sim.faults import Effect, Fault
@@ -373,3 +374,29 @@ def test_syncs_in_threads_snapshots_and_requests_do_not_disturb_each_other(tmp_p
         return records_of(MetadataNode(asyncio.get_running_loop(), fs, str(tmp_path)).image)
 
     assert asyncio.run(live()) == asyncio.run(check())
+
+
+def test_a_heartbeat_does_not_wait_for_a_broker_that_is_slow_to_follow(tmp_path: Path) -> None:
+    """Behind a thousand partitions being made, the next heartbeat would come too late and the broker be fenced."""
+
+    async def work(loop: asyncio.AbstractEventLoop) -> None:
+        node = MetadataNode(loop, PosixFileSystem(), str(tmp_path))
+        await node.start()
+        may_go_on = loop.create_future()
+
+        async def follow_slowly(image: ClusterImage, delta: ImageDelta, offset: int) -> None:
+            await may_go_on
+
+        node.quorum.follow(follow_slowly)
+        assert await create_topic(node, "orders") == ErrorCode.NONE
+        waiting = loop.create_task(create_topic(node, "payments"))
+        await asyncio.sleep(0)
+        node.quorum.append([NoOpRecord()], node.image.metadata_version)
+        async with asyncio.timeout(2):
+            await node.lifecycle.heartbeat()
+        assert not waiting.done()
+        may_go_on.set_result(None)
+        assert await waiting == ErrorCode.NONE
+        await node.stop()
+
+    run(work)

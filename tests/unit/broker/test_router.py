@@ -1,39 +1,65 @@
 """The router's promises about peers: none is left waiting by a mistake of ours."""
 
-import logging
-from types import SimpleNamespace
-from typing import Any
+import asyncio
+import struct
+from pathlib import Path
 
 import pytest
 
-from mainstem.broker.context import RequestContext
-from mainstem.broker.router import Router
+from mainstem.broker.apis import k02_list_offsets
+from mainstem.broker.app import Broker
 from mainstem.protocol.messages.k02_list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from mainstem.protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 from mainstem.protocol.rpc import encode_request
+from tests.support.raw import Peer, connect, run_with_node
 
 
-class FakeExchange:
-    chunks = None
+def test_a_handler_that_fails_ends_its_connection_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken(broker: Broker, context: object, request: object) -> object:
+        raise ZeroDivisionError("a mistake of ours")
 
-    def __init__(self, frame: bytes) -> None:
-        self.frame = frame
-        self.connection = SimpleNamespace(listener_name="PLAINTEXT", peer="someone")
-        self.is_closed = False
+    monkeypatch.setattr(k02_list_offsets, "handle", broken)
 
-    def close(self) -> None:
-        self.is_closed = True
+    async def scenario(node: Broker, peer: Peer) -> None:
+        peer.send(ListOffsetsRequest(replica_id=-1, topics=[]), 5)
+        assert await asyncio.wait_for(peer.reader.read(), 5) == b""
+        assert "failed to answer a request" in caplog.text
+        other = await connect(node)
+        answer = await other.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
+        assert answer.error_code == 0
+        other.close()
+
+    run_with_node(tmp_path, scenario)
 
 
-def test_a_response_that_cannot_be_encoded_ends_the_connection(caplog: pytest.LogCaptureFixture) -> None:
-    def handle(broker: Any, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+def test_a_response_that_cannot_be_encoded_ends_the_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def unwritable(broker: Broker, context: object, request: object) -> object:
         return ListOffsetsResponse(throttle_time_ms=None, topics=[])  # type: ignore[arg-type]
 
-    module: Any = SimpleNamespace(API_KEY=2, MIN_VERSION=1, MAX_VERSION=11, handle=handle)
-    broker: Any = SimpleNamespace(loop=None)
-    exchange: Any = FakeExchange(
-        encode_request(ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[]), 5, 1, "test")[4:]
-    )
-    with caplog.at_level(logging.ERROR):
-        Router(broker, {2: module}).dispatch(exchange)
-    assert exchange.is_closed
-    assert "failed to encode a response" in caplog.text
+    monkeypatch.setattr(k02_list_offsets, "handle", unwritable)
+
+    async def scenario(node: Broker, peer: Peer) -> None:
+        peer.send(ListOffsetsRequest(replica_id=-1, topics=[]), 5)
+        assert await asyncio.wait_for(peer.reader.read(), 5) == b""
+        assert "failed to encode a response" in caplog.text
+
+    run_with_node(tmp_path, scenario)
+
+
+def test_an_unknown_version_of_api_versions_is_answered_and_of_others_ends_the_connection(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        frame = bytearray(encode_request(ApiVersionsRequest(client_software_name="a"), 4, 7, "test"))
+        frame[6:8] = struct.pack(">h", 99)
+        peer.writer.write(bytes(frame))
+        answer = await peer.receive(ApiVersionsResponse, 0)
+        assert (answer.error_code, answer.api_keys[0].api_key) == (35, 18)
+        frame = bytearray(encode_request(ListOffsetsRequest(replica_id=-1, topics=[]), 5, 8, "test"))
+        frame[6:8] = struct.pack(">h", 99)
+        peer.writer.write(bytes(frame))
+        assert await asyncio.wait_for(peer.reader.read(), 5) == b""
+
+    run_with_node(tmp_path, scenario)

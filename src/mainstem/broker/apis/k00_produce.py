@@ -12,6 +12,7 @@ from mainstem.broker.context import RequestContext
 from mainstem.broker.partition import Partition
 from mainstem.net.connection import Exchange
 from mainstem.protocol.batch import HEADER_BYTES, BatchView
+from mainstem.protocol.compression import ZSTD
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.produce import (
     ProducePartition,
@@ -35,17 +36,22 @@ MAX_VERSION = 13
 _TOPIC_IDS_FROM = 13
 _INVALID_OFFSET = -1
 _NONE = int(ErrorCode.NONE)
-# Codes that newer versions introduced, and what clients of older ones understand instead.
-_FROM_V8 = {int(ErrorCode.INVALID_RECORD): int(ErrorCode.CORRUPT_MESSAGE)}
+_ZSTD_FROM = 7
+# Kafka tells where the log starts with every refusal of the log itself but these.
+_WITHOUT_LOG_START = (
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.RECORD_LIST_TOO_LARGE,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+)
 
 
 def handle_frame(broker: "Broker", context: RequestContext, exchange: Exchange) -> None:
     version = context.api_version
     frame = exchange.frame
     request = read_produce_request(frame, context.body_at, version)
-    if request.acks not in (-1, 0, 1):
-        _answer_all(exchange, context, request, ErrorCode.INVALID_REQUIRED_ACKS)
-        return
     topics: list[ProduceTopicResponse] = []
     appended: list[Partition] = []
     pending: list[_Uncommitted] = []
@@ -93,11 +99,22 @@ def _append(
         start, end = wanted.records_start, wanted.records_end
         if end - start < HEADER_BYTES:
             raise RemoteError(ErrorCode.INVALID_RECORD, "a partition's records are one batch, and there is none")
-        if BatchView(frame, start).end < end:
+        batch = BatchView(frame, start)
+        if batch.end < end:
             raise RemoteError(ErrorCode.INVALID_RECORD, "a partition's records are one batch, and there are more")
+        if version < _ZSTD_FROM and batch.codec == ZSTD:
+            raise RemoteError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce v{_ZSTD_FROM} or later")
+        if request.acks not in (-1, 0, 1):
+            raise RemoteError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks} is none of -1, 0 and 1")
+    except RemoteError as error:
+        return _failed(error, wanted.index)
+    try:
         result = partition.append(frame, start, end, all_in_sync=request.acks == -1)
     except RemoteError as error:
-        return _failed(error, version, wanted.index)
+        answer = _failed(error, wanted.index)
+        if error.code not in _WITHOUT_LOG_START:
+            answer.log_start_offset = partition.log.log_start
+        return answer
     appended.append(partition)
     answer = ProducePartitionResponse(wanted.index, _NONE, result.base_offset, result.log_append_time, result.log_start)
     if request.acks == -1 and partition.high_watermark <= result.last_offset:
@@ -105,27 +122,12 @@ def _append(
     return answer
 
 
-def _failed(error: RemoteError, version: int, index: int) -> ProducePartitionResponse:
-    code = int(error.code)
-    if version < 8:
-        code = _FROM_V8.get(code, code)
-    answer = ProducePartitionResponse(index, code, _INVALID_OFFSET)
+def _failed(error: RemoteError, index: int) -> ProducePartitionResponse:
+    answer = ProducePartitionResponse(index, int(error.code), _INVALID_OFFSET)
     answer.error_message = error.message or None
     if error.code is ErrorCode.INVALID_RECORD:
         answer.record_errors = [RecordError(0, error.message)]
     return answer
-
-
-def _answer_all(exchange: Exchange, context: RequestContext, request: ProduceRequest, code: ErrorCode) -> None:
-    topics = [
-        ProduceTopicResponse(
-            topic.name,
-            topic.topic_id,
-            [ProducePartitionResponse(each.index, int(code), _INVALID_OFFSET) for each in topic.partitions],
-        )
-        for topic in request.topics
-    ]
-    _respond(exchange, context, topics)
 
 
 def _finish_unacknowledged(exchange: Exchange, topics: list[ProduceTopicResponse]) -> None:

@@ -54,6 +54,9 @@ def handle_frame(broker: "Broker", context: RequestContext, exchange: Exchange) 
     _Fetch(broker, context, exchange, request, session, uses_topic_ids).start()
 
 
+_NOT_FOUND = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
 class _Wanted:
     """One partition of a request, with what was found for it."""
 
@@ -247,6 +250,8 @@ class _Fetch:
 
     def _failed(self, each: _Wanted, error: RemoteError | StorageError) -> None:
         answer = FetchPartitionResponse(each.wanted.partition, int(error.code), _NO_OFFSET)
+        if error.code in _NOT_FOUND:
+            answer.aborted = []  # as Kafka answers before it has looked at the log, where it would be null
         each.answer = answer
         each.release()
 

@@ -59,6 +59,7 @@ async def handle(broker: "Broker", context: RequestContext, request: ListOffsets
                 if seen[key] > 1:
                     twice.add(key)
                     raise RemoteError(ErrorCode.INVALID_REQUEST, "a partition is asked for twice")
+                _check_timestamp(wanted.timestamp, context.api_version)
                 partition = broker.partitions.find(topic.name, wanted.partition_index)
                 answers.append(await _find(broker, partition, wanted, request, context.api_version))
             except (RemoteError, StorageError) as error:
@@ -70,12 +71,15 @@ async def handle(broker: "Broker", context: RequestContext, request: ListOffsets
     )
 
 
+def _check_timestamp(timestamp: int, version: int) -> None:
+    if timestamp < 0 and (timestamp < _EARLIEST_PENDING_UPLOAD or version < _SINCE.get(timestamp, 1)):
+        raise RemoteError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} in v{version}")
+
+
 async def _find(
     broker: "Broker", partition: Partition, wanted: ListOffsetsPartition, request: ListOffsetsRequest, version: int
 ) -> ListOffsetsPartitionResponse:
     timestamp = wanted.timestamp
-    if timestamp < 0 and (timestamp < _EARLIEST_PENDING_UPLOAD or version < _SINCE.get(timestamp, 1)):
-        raise RemoteError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} in v{version}")
     partition.check_leader(wanted.current_leader_epoch)
     log = partition.log
     upper_bound = log.log_end

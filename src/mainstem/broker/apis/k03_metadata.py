@@ -84,7 +84,7 @@ async def _find(
         if not is_legal_name(name):
             return _failed(name, ErrorCode.INVALID_TOPIC_EXCEPTION)
         if not may_create:
-            return _failed(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return _with_operations(_failed(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), operations)
         code = await broker.topic_creation.ensure(name)
         topic = broker.image.topics.get(name)
         if code is not ErrorCode.NONE or topic is None:
@@ -111,6 +111,11 @@ def _describe(broker: "Broker", topic: TopicState, operations: int | None) -> Me
         is_internal=topic.name in INTERNAL_TOPICS,
         partitions=[_describe_partition(broker, index, state) for index, state in sorted(topic.partitions.items())],
     )
+    return _with_operations(found, operations)
+
+
+def _with_operations(found: MetadataResponseTopic, operations: int | None) -> MetadataResponseTopic:
+    """Kafka tells what one may do with a topic that is not there, but not with one that cannot be."""
     if operations is not None:
         found.topic_authorized_operations = operations
     return found

@@ -12,7 +12,7 @@ from mainstem.broker.clock import Clock
 from mainstem.broker.config import BrokerConfig
 from mainstem.broker.partitions import Partitions
 from mainstem.core.controller.image import ClusterImage, ImageDelta
-from mainstem.storage.checkpoint import CLEANER_OFFSETS, TopicPartition
+from mainstem.storage.checkpoint import CLEANER_OFFSETS, RECOVERY_POINTS, TopicPartition
 from mainstem.storage.cleaner import Candidate, Cleaner
 from mainstem.storage.errors import StorageError
 from mainstem.storage.log_dirs import Collected
@@ -105,6 +105,7 @@ class Compaction:
         topic, index = candidate.partition
         cleaning = cleaner.begin(candidate, self._clock.wall_ms())
         try:
+            await self._write_recovery_points(topic, index)
             while not self._stopping and cleaning.turn(self._clock.wall_ms()):
                 while not self._stopping and await self._loop.run_in_executor(None, cleaning.step):
                     pass
@@ -130,6 +131,16 @@ class Compaction:
                 },
             )
             await self._checkpoint(cleaner, candidate.partition)
+
+    async def _write_recovery_points(self, topic: str, index: int) -> None:
+        """Compaction leaves gaps, and a gap past the recovery point that a crash finds on disk means a loss."""
+        directory = self._partitions.dirs.directory_of(topic, index)
+        for collected in self._partitions.dirs.collect(RECOVERY_POINTS):
+            if collected.directory is directory and directory.checkpoints[RECOVERY_POINTS] != collected.offsets:
+                try:
+                    await self._loop.run_in_executor(None, collected.write)
+                except OSError as error:
+                    self._partitions.directory_failed(directory, error)
 
     async def _checkpoint(self, cleaner: Cleaner, partition: TopicPartition) -> None:
         directory = self._partitions.dirs.directory_of(*partition)

@@ -137,9 +137,12 @@ def incremental_alter_configs(context: Context, request: k44.IncrementalAlterCon
         try:
             if count > 1:
                 raise RemoteError(ErrorCode.INVALID_REQUEST, "Duplicate resource.")
-            _check_resource(context, resource)
             asked = next(one for one in request.resources if (one.resource_type, one.resource_name) == resource)
-            records += _change(context, resource, _changed(context, resource, asked.configs))
+            wanted = _changed(context, resource, asked.configs)
+            _check_resource(context, resource)
+            changes = _change(context, resource, wanted)
+            _check_exists(context, resource)
+            records += changes
         except RemoteError as error:
             code, message = error.code, error.message
         responses.append(
@@ -166,7 +169,9 @@ def alter_configs(context: Context, request: k33.AlterConfigsRequest) -> Decisio
             wanted: dict[str, str | None] = {config.name: config.value for config in asked.configs}
             for name in context.image.config(*resource):
                 wanted.setdefault(name, None)
-            records += _change(context, resource, wanted)
+            changes = _change(context, resource, wanted)
+            _check_exists(context, resource)
+            records += changes
         except RemoteError as error:
             code, message = error.code, error.message
         responses.append(
@@ -268,8 +273,6 @@ def _check_resource(context: Context, resource: Resource) -> None:
             if not name:
                 raise RemoteError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
             check_topic_name(name)
-            if name not in context.image.topics:
-                raise RemoteError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
         case 4:  # BROKER
             _check_broker_name(context, name)
         case 16:  # CLIENT_METRICS
@@ -282,6 +285,13 @@ def _check_resource(context: Context, resource: Resource) -> None:
             raise RemoteError(ErrorCode.INVALID_REQUEST, "The log levels of a broker are not kept by the controller.")
         case _:
             raise RemoteError(ErrorCode.UNSUPPORTED_VERSION, f"Unknown resource type {kind}.")
+
+
+def _check_exists(context: Context, resource: Resource) -> None:
+    """Asked last, as Kafka asks: what is wrong with the configs themselves comes first."""
+    kind, name = resource
+    if kind == TOPIC and name not in context.image.topics:
+        raise RemoteError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
 
 
 def _check_broker_name(context: Context, name: str) -> None:

@@ -21,12 +21,15 @@ from mainstem.protocol.batch import HEADER_BYTES, NO_TIMESTAMP, RECORDS_AT, STAM
 from mainstem.protocol.builder import recompress, rewrite_header
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.records import RecordsSummary, batch_body, iterate_records, walk_records
-from mainstem.protocol.varint import add_i64
+from mainstem.protocol.varint import add_i64, subtract_i64
 
 KEEP_CODEC: Final = -1
 CODECS: Final = {"producer": -1, "uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 _CODEC_MAX: Final = 4
 _ERRORS_MAX: Final = 100
+
+PRODUCED_BYTES_MAX: Final = 32 << 20
+"""What a batch may expand to where it must be opened on its way in, which happens on the event loop."""
 
 
 class BatchRules:
@@ -103,7 +106,7 @@ def validate(buffer: bytes, start: i64, end: i64, rules: BatchRules, now_ms: i64
         _check_header(batch)
         max_timestamp = _check_records(batch, rules, now_ms, recompressed)
     if recompressed:
-        changed = recompress(batch, rules.codec, rules.level)
+        changed = recompress(batch, rules.codec, rules.level, PRODUCED_BYTES_MAX)
         batch = BatchView(changed, 0)
         if batch.size > rules.max_bytes:
             raise _too_large(batch.size, rules)
@@ -156,7 +159,7 @@ def _check_records(batch: BatchView, rules: BatchRules, now_ms: i64, recompresse
     if batch.codec == 0 or rules.compact or recompressed:
         buffer, start, end = batch.buffer, batch.start + RECORDS_AT, batch.end
         if batch.codec != 0:
-            buffer, start, end = batch_body(batch)
+            buffer, start, end = batch_body(batch, PRODUCED_BYTES_MAX)
         summary: RecordsSummary = walk_records(buffer, start, end, batch.record_count)
         has_null_key = summary.has_null_key
         if not batch.is_log_append_time:
@@ -165,10 +168,15 @@ def _check_records(batch: BatchView, rules: BatchRules, now_ms: i64, recompresse
     if rules.is_log_append_time:
         suspicious: bool = batch.is_log_append_time
     else:
-        suspicious = now_ms - oldest > rules.before_max_ms or newest - now_ms > rules.after_max_ms
+        suspicious = _is_outside(oldest, rules, now_ms) or _is_outside(newest, rules, now_ms)
     if suspicious or (has_null_key and rules.compact):
         _reject_bad_records(batch, rules, now_ms)
     return newest
+
+
+def _is_outside(timestamp: i64, rules: BatchRules, now_ms: i64) -> bool:
+    """Whether a timestamp is further from the clock than the topic allows. Differences wrap, as they do in Kafka."""
+    return subtract_i64(now_ms, timestamp) > rules.before_max_ms or subtract_i64(timestamp, now_ms) > rules.after_max_ms
 
 
 def _reject_bad_records(batch: BatchView, rules: BatchRules, now_ms: i64) -> None:
@@ -180,7 +188,7 @@ def _reject_bad_records(batch: BatchView, rules: BatchRules, now_ms: i64) -> Non
         if rules.compact and record.key is None:
             errors.append((index, "a compacted topic takes no record without a key"))
         elif not rules.is_log_append_time and timestamp != NO_TIMESTAMP:
-            if now_ms - timestamp > rules.before_max_ms or timestamp - now_ms > rules.after_max_ms:
+            if _is_outside(timestamp, rules, now_ms):
                 code = ErrorCode.INVALID_TIMESTAMP
                 errors.append((index, f"timestamp {timestamp} is out of range at {now_ms}"))
         elif batch.is_log_append_time:

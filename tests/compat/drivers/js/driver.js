@@ -197,6 +197,8 @@ const HANDLERS = {
     await (await administrator()).deleteGroups([r.group])
   },
   delete_records: async r => {
+    // kafkajs looks the leader up in what it knows, and asks nobody: this makes it know.
+    await (await administrator()).fetchTopicOffsets(r.topic)
     const partitions = [{ partition: r.partition, offset: String(r.before) }]
     await (await administrator()).deleteTopicRecords({ topic: r.topic, partitions })
     const found = await (await administrator()).fetchTopicOffsets(r.topic)

@@ -1,0 +1,107 @@
+"""`python -m mainstem.sim --seed 42` replays one run; `--seeds 1000` is a campaign, on `--jobs` cores.
+
+The same seed gives the same run, in every process and on every machine: the hash of its trace says so. Python's own
+hashing is pinned all the same, by starting over with PYTHONHASHSEED set.
+"""
+
+import argparse
+import gc
+import multiprocessing
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+from mainstem.sim.nemesis import EXPECTED, REACHED
+from mainstem.sim.world import Result, run_seed
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m mainstem.sim", description=__doc__)
+    parser.add_argument("--seed", type=int, help="replay this one run")
+    parser.add_argument("--trace", metavar="FILE", help="write what happens as JSON lines")
+    parser.add_argument("--seeds", type=int, default=200, help="how many seeds a campaign runs")
+    parser.add_argument("--from", dest="first", type=int, default=0, help="the first of them")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    given = parser.parse_args()
+    if os.environ.get("PYTHONHASHSEED") is None:
+        os.environ["PYTHONHASHSEED"] = "0"
+        os.execv(sys.executable, [sys.executable, "-m", "mainstem.sim", *sys.argv[1:]])
+    if given.seed is not None:
+        return _one(given.seed, given.trace)
+    return _campaign(given.first, given.seeds, given.jobs)
+
+
+def _one(seed: int, path: str | None) -> int:
+    if path is None:
+        result = run_seed(seed)
+    else:
+        with open(path, "w") as file:
+            result = run_seed(seed, file)
+    for name, count in sorted(result.counts.items()):
+        print(f"{count:8} {name}")
+    print(f"seed {seed}: trace {result.digest}")
+    if result.violation is not None:
+        print(report(result))
+        return 1
+    return 0
+
+
+def report(result: Result) -> str:
+    assert result.violation is not None
+    story = "\n".join(f"  {line}" for line in result.story)
+    return (
+        f"\nseed {result.seed} broke a promise: {result.violation.invariant}\n  {result.violation.what}\n"
+        f"what happened last:\n{story}\nreplay it with: python -m mainstem.sim --seed {result.seed}"
+    )
+
+
+def _run(seed: int) -> Result:
+    result = run_seed(seed)
+    if seed % 20 == 0:
+        gc.collect()
+    return result
+
+
+def _results(first: int, seeds: int, jobs: int) -> Iterator[Result]:
+    if jobs == 1:
+        yield from map(_run, range(first, first + seeds))
+        return
+    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+        yield from pool.imap_unordered(_run, range(first, first + seeds), chunksize=5)
+
+
+def campaign(first: int, seeds: int, jobs: int) -> tuple[Counter[str], list[Result]]:
+    """What was counted in all runs, and those that failed."""
+    counts: Counter[str] = Counter()
+    failed: list[Result] = []
+    started = time.monotonic()
+    gc.collect()
+    gc.freeze()
+    for done, result in enumerate(_results(first, seeds, jobs), 1):
+        counts += result.counts
+        if result.violation is not None:
+            failed.append(result)
+            print(report(result), flush=True)
+        if sys.stdout.isatty() or done % 500 == 0 or done == seeds:
+            rate = done / (time.monotonic() - started)
+            print(f"\r{done}/{seeds} seeds, {len(failed)} failed, {rate:.1f}/s ", end="", flush=True)
+    print()
+    return counts, failed
+
+
+def _campaign(first: int, seeds: int, jobs: int) -> int:
+    counts, failed = campaign(first, seeds, jobs)
+    for name, count in sorted(counts.items()):
+        print(f"{count:10} {name}")
+    never = [name for name in (*EXPECTED, *REACHED) if not counts[name]]
+    if never and seeds >= 200:
+        print(f"these never happened, so nothing was proved about them: {', '.join(never)}")
+    if failed:
+        print(f"failed: {', '.join(str(each.seed) for each in sorted(failed, key=lambda each: each.seed))}")
+    return 1 if failed or (never and seeds >= 200) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""What administrators do in a run: topics come and go, settings change, records and groups are deleted."""
+
+import asyncio
+import contextlib
+from random import Random
+from typing import TYPE_CHECKING
+
+from mainstem.protocol.errors import ErrorCode
+from mainstem.protocol.messages.k08_offset_commit import OffsetCommitResponse
+from mainstem.protocol.messages.k19_create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from mainstem.protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from mainstem.protocol.messages.k21_delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from mainstem.protocol.messages.k42_delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from mainstem.protocol.messages.k44_incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from mainstem.sim.client import NoAnswer, SimClient
+from mainstem.sim.group_members import commit_request, find_coordinator
+from mainstem.sim.workloads import list_offset
+
+if TYPE_CHECKING:
+    from mainstem.sim.world import World
+
+
+async def create_topic(client: SimClient, name: str, partitions: int, configs: dict[str, str]) -> ErrorCode:
+    topic = CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=1,
+        assignments=[],
+        configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
+    )
+    answer = await client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7, CreateTopicsResponse)
+    return ErrorCode(answer.topics[0].error_code)
+
+
+class Admin:
+    def __init__(self, world: "World", client: SimClient, rng: Random) -> None:
+        self.world = world
+        self.client = client
+        self.rng = rng
+        self.topics: dict[str, bool | None] = {}
+        """Of the topics that come and go, whether they must be there; None where nobody can tell."""
+        self.configs: dict[str, str | None] = {}
+        """What `max.message.bytes` of the first topic was last set to; None where nobody can tell."""
+
+    async def run(self) -> None:
+        actions = (self._create, self._delete, self._alter, self._trim, self._commit, self._delete_group)
+        while not self.world.is_stopping:
+            with contextlib.suppress(NoAnswer):
+                await self.rng.choice(actions)()
+            await asyncio.sleep(self.rng.random() * 4 * self.world.pace_s)
+
+    async def _create(self) -> None:
+        name = f"churn{self.rng.randrange(3)}"
+        before, self.topics[name] = self.topics.get(name, False), None
+        code = await create_topic(self.client, name, 1 + self.rng.randrange(2), {})
+        self._settle(name, code, ErrorCode.TOPIC_ALREADY_EXISTS, True, before)
+
+    async def _delete(self) -> None:
+        name = f"churn{self.rng.randrange(3)}"
+        before, self.topics[name] = self.topics.get(name, False), None
+        request = DeleteTopicsRequest(topic_names=[name], timeout_ms=1000)
+        answer = await self.client.ask(request, 5, DeleteTopicsResponse)
+        code = ErrorCode(answer.responses[0].error_code)
+        if code == ErrorCode.NONE:
+            self.world.count("A2 topic deleted")
+        self._settle(name, code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False, before)
+
+    def _settle(self, name: str, code: ErrorCode, already: ErrorCode, there: bool, before: bool | None) -> None:
+        if code in (ErrorCode.NONE, already):
+            self.topics[name] = there
+        elif code != ErrorCode.REQUEST_TIMED_OUT:
+            self.topics[name] = before
+
+    async def _alter(self) -> None:
+        value = str(self.rng.randrange(1 << 15, 1 << 20))
+        self.configs["log"] = None
+        change = AlterableConfig(name="max.message.bytes", config_operation=0, value=value)
+        resource = AlterConfigsResource(resource_type=2, resource_name="log", configs=[change])
+        request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+        answer = await self.client.ask(request, 1, IncrementalAlterConfigsResponse)
+        if answer.responses[0].error_code == ErrorCode.NONE:
+            self.world.count("A3 settings changed")
+            self.configs["log"] = value
+
+    async def _trim(self) -> None:
+        place = ("short", 0)
+        end = await list_offset(self.client, place, -1)
+        if not end:
+            return
+        offset = self.rng.randrange(end + 1)
+        partition = DeleteRecordsPartition(partition_index=0, offset=offset)
+        request = DeleteRecordsRequest(
+            topics=[DeleteRecordsTopic(name=place[0], partitions=[partition])], timeout_ms=1000
+        )
+        answer = await self.client.ask(request, 2, DeleteRecordsResponse)
+        if answer.topics[0].partitions[0].error_code == ErrorCode.NONE:
+            self.world.count("records deleted")
+
+    async def _commit(self) -> None:
+        """A commit without members, to a group that is deleted now and then."""
+        group = f"simple{self.rng.randrange(2)}"
+        await find_coordinator(self.client, group)
+        commit = self.world.groups.committing(group, -1, "", ("log", 0), self.rng.randrange(1000), self.client.life)
+        answer = await self.client.ask(commit_request(group, ("log", 0), commit.offset), 9, OffsetCommitResponse)
+        self.world.groups.committed(commit, ErrorCode(answer.topics[0].partitions[0].error_code))
+
+    async def _delete_group(self) -> None:
+        group = f"simple{self.rng.randrange(2)}"
+        self.world.groups.committing(group, -1, "", ("log", 0), -1, self.client.life)
+        answer = await self.client.ask(DeleteGroupsRequest(groups_names=[group]), 2, DeleteGroupsResponse)
+        if answer.results[0].error_code == ErrorCode.NONE:
+            self.world.count("group deleted")
+            self.world.groups.deletions.append((group, len(self.world.groups.commits)))
+            deletion = self.world.groups.commits[-1]
+            deletion.code = ErrorCode.NONE
+        elif answer.results[0].error_code != ErrorCode.REQUEST_TIMED_OUT:
+            self.world.groups.commits[-1].code = ErrorCode(answer.results[0].error_code)

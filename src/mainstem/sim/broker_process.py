@@ -1,0 +1,220 @@
+"""One broker as a process on a simulated machine: started, stopped, killed, cut from its power, paused.
+
+The broker's code is the product's own. Each start is a life of its own, with a loop and randomness of its own; the disk
+and the wall clock belong to the machine and outlive it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Final
+
+from mainstem.broker.app import Broker
+from mainstem.broker.config import BrokerConfig
+from mainstem.broker.drivers.controller import Deliver
+from mainstem.broker.format import format_directories
+from mainstem.protocol.errors import ErrorCode, RemoteError
+from mainstem.protocol.schema import Message
+from mainstem.sim.disk import SimDisk
+from mainstem.sim.loop import ProcessDied, Scheduler, SimLoop, make_loop
+from mainstem.sim.network import Network
+from mainstem.storage.errors import StorageError
+
+CLUSTER_ID: Final = "AAECAwQFBgcICQoLDA0ODw"
+EPOCH_MS: Final = 1_700_000_000_000
+
+
+class SimClock:
+    """A machine's wall clock: it may be wrong, and set."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self.skew_ms = 0
+
+    def wall_ms(self) -> int:
+        return EPOCH_MS + self.skew_ms + int(self._scheduler.now * 1000)
+
+
+class ControllerFaults:
+    def __init__(self) -> None:
+        self.delay_share = 0.0
+        self.drop_share = 0.0
+        self.lose_answer_share = 0.0
+        self.repeat_share = 0.0
+
+
+class BrokerProcess:
+    def __init__(
+        self,
+        seed: str,
+        scheduler: Scheduler,
+        network: Network,
+        disk: SimDisk,
+        config: BrokerConfig,
+        trace: Callable[..., None],
+        count: Callable[[str], None],
+    ) -> None:
+        self.name = "broker"
+        self.disk = disk
+        self.clock = SimClock(scheduler)
+        self.broker: Broker | None = None
+        self.loop: SimLoop | None = None
+        self.life = 0
+        self.is_serving = False
+        self.is_stopping = False
+        self.start_error: BaseException | None = None
+        self.controller_faults = ControllerFaults()
+        self.died_of: str = ""
+        self.on_served: Callable[[Broker], None] = lambda broker: None
+        """Called when a start is through, before any client is answered by it."""
+        self.on_death: Callable[[str], None] = lambda how: None
+        """Called just before the process dies, while what it knew can still be looked at."""
+        self.on_operation: Callable[[str, str], None] = lambda operation, path: None
+        self.crash_after: int | None = None
+        """How many disk operations from now the process dies, if it is to."""
+        self.crash_is_power_loss = False
+        self.past_loops: list[SimLoop] = []
+        self._seed = seed
+        self._scheduler = scheduler
+        self._network = network
+        self._config = config
+        self._trace = trace
+        self._count = count
+        self._rng = Random(f"{seed}:process")
+        self._carry_rng = Random(f"{seed}:carry")
+        disk.on_operation = self._operation
+
+    @property
+    def is_up(self) -> bool:
+        return self.loop is not None and not self.loop.is_dead
+
+    # Start and stop
+
+    def format(self) -> None:
+        format_directories(
+            self.disk, Random(f"{self._seed}:format"), self._config, self.clock.wall_ms(), CLUSTER_ID,
+            ignore_formatted=True,
+        )  # fmt: skip
+
+    def start(self) -> None:
+        assert not self.is_up, "it runs already"
+        self.life += 1
+        self.died_of = ""
+        self.start_error = None
+        self._trace("start", self.life)
+        loop = make_loop(self._scheduler, Random(f"{self._seed}:threads:{self.life}"), self.name, self._network)
+        loop.life = self.life
+        self.loop = loop
+        loop.create_task(self._run(loop))
+
+    async def _run(self, loop: SimLoop) -> None:
+        try:
+            broker = Broker(
+                loop,
+                self.disk,
+                self.clock,
+                Random(f"{self._seed}:broker:{self.life}"),
+                self._config,
+                CLUSTER_ID,
+                on_fatal=lambda error: self._exited(f"fatal: {error}"),
+                carry=self._carry,
+            )
+            self.broker = broker
+            await broker.start()
+        except (ValueError, OSError, StorageError) as error:
+            self.start_error = error
+            self._exited(f"cannot start: {error}")
+            return
+        self.is_serving = True
+        self._trace("serving", self.life, len(broker.partitions))
+        self.on_served(broker)
+
+    def stop(self) -> None:
+        """The clean stop; the process is gone some time later."""
+        if self.is_serving and not self.is_stopping and self.loop is not None:
+            self._trace("stop", self.life)
+            self.is_stopping = True
+            self.loop.create_task(self._stop(self.loop))
+
+    async def _stop(self, loop: SimLoop) -> None:
+        assert self.broker is not None
+        try:
+            await self.broker.stop()
+        except StorageError as error:
+            self._exited(f"could not stop cleanly: {error}")
+            return
+        self._died("stopped")
+        self.disk.kill()
+
+    # Death
+
+    def _exited(self, why: str) -> None:
+        """The process ends itself, without a clean stop."""
+        if self.is_up:
+            self._count("exited by itself")
+            self._died(why)
+            self.disk.kill()
+
+    def kill(self) -> None:
+        if self.is_up:
+            self._died("kill -9")
+            self.disk.kill()
+
+    def power_loss(self) -> None:
+        if self.is_up:
+            self._died("power loss")
+        self.disk.power_loss(self._rng)
+
+    def _died(self, how: str) -> None:
+        assert self.loop is not None
+        self._trace("died", self.life, how)
+        self.on_death(how)
+        self.died_of = how
+        self.loop.abandon()
+        self.past_loops.append(self.loop)
+        self._network.process_died(self.loop)
+        self.is_serving = False
+        self.is_stopping = False
+        self.crash_after = None
+
+    def _operation(self, operation: str, path: str, position: int, size: int) -> None:
+        self._trace("disk", operation, path, position, size)
+        self.on_operation(operation, path)
+        if self.crash_after is not None and self.is_up:
+            self.crash_after -= 1
+            if self.crash_after < 0:
+                starting = not self.is_serving
+                self._count("X5 death while starting" if starting else "death at a disk operation")
+                if self.crash_is_power_loss:
+                    self.power_loss()
+                else:
+                    self.kill()
+                raise ProcessDied
+
+    # The way to the controller
+
+    def _carry(self, message: Message, version: int, deliver: Deliver) -> Awaitable[Message]:
+        faults = self.controller_faults
+        if faults.delay_share or faults.drop_share or faults.lose_answer_share or faults.repeat_share:
+            return self._carry_badly(message, version, deliver)
+        return deliver(message, version)
+
+    async def _carry_badly(self, message: Message, version: int, deliver: Deliver) -> Message:
+        faults, rng = self.controller_faults, self._carry_rng
+        if rng.random() < faults.delay_share:
+            self._count("controller message delayed")
+            await asyncio.sleep(rng.random() * 0.5)
+        if rng.random() < faults.drop_share:
+            self._count("controller message dropped")
+            await asyncio.sleep(0.5)
+            raise RemoteError(ErrorCode.REQUEST_TIMED_OUT, "the controller did not answer")
+        answer = await deliver(message, version)
+        if rng.random() < faults.repeat_share:
+            self._count("controller message repeated")
+            await asyncio.sleep(rng.random() * 0.1)
+            answer = await deliver(message, version)
+        if rng.random() < faults.lose_answer_share:
+            self._count("controller answer lost")
+            await asyncio.sleep(0.5)
+            raise RemoteError(ErrorCode.REQUEST_TIMED_OUT, "the controller's answer was lost")
+        return answer

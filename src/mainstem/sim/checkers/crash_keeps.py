@@ -1,0 +1,70 @@
+"""D3: what a crash may take. Nothing, where the process was killed; with the power, only what was not yet synced.
+
+Tells the ledger where each log ended when it came back, so that it knows what may be gone.
+"""
+
+from mainstem.broker.app import Broker
+from mainstem.sim.checkers import Checker
+from mainstem.sim.ledger import Violation
+from mainstem.storage.log import Log
+
+Key = tuple[bytes, int]
+
+
+class CrashKeeps(Checker):
+    def __init__(self, world: object) -> None:
+        super().__init__(world)  # type: ignore[arg-type]
+        self._logs: dict[Key, Log] = {}
+        """Every log that was open in this life, those included that have failed since."""
+        self._followed = -1
+        self._may_end: dict[Key, tuple[int, int]] = {}
+        """Where each log may end when it comes back."""
+        self._durable: dict[Key, int] = {}
+        """How far each log was synced when last seen alive: a second death, before it is back, may cost the rest."""
+
+    def after_step(self, broker: Broker) -> None:
+        if broker._quorum.followed_end != self._followed:
+            self._followed = broker._quorum.followed_end
+            self._note(broker)
+
+    def _note(self, broker: Broker) -> None:
+        for partition in broker.partitions:
+            self._logs[partition.topic_id, partition.index] = partition.log
+
+    def died(self, broker: Broker | None, how: str) -> None:
+        power = how == "power loss"
+        if broker is not None and self.world.process.is_serving:
+            self._note(broker)
+        for key, (low, high) in list(self._may_end.items()):
+            if power and key in self._durable:
+                self._may_end[key] = (min(low, self._durable[key]), high)
+        for key, log in self._logs.items():
+            # A write that failed may have left its whole batch.
+            high = 1 << 40 if log.failure is not None else log.log_end
+            self._may_end[key] = (log.recovery_point if power else log.log_end, high)
+            self._durable[key] = log.recovery_point
+        self._logs.clear()
+
+    def served(self, broker: Broker) -> None:
+        for partition in broker.partitions:
+            key = (partition.topic_id, partition.index)
+            end = partition.log.log_end
+            bounds = self._may_end.pop(key, None)
+            if bounds is None:
+                continue
+            low, high = bounds
+            if not low <= end <= high:
+                raise Violation(
+                    "D3 a crash loses only what was not synced",
+                    f"{partition} came back with end {end}; it must lie between {low} and {high} "
+                    f"(life {self.world.process.life})",
+                )
+            if end < high:
+                self.world.count("log came back shorter")
+                self.world.ledger.cut((partition.topic, partition.index), self.world.process.life, end)
+        missing = [key for key in self._may_end if key[0] in broker.image.topics_by_id]
+        if missing and not broker.partitions.dirs.any_offline:
+            names = [f"{broker.image.topics_by_id[topic].name}-{index}" for topic, index in missing]
+            raise Violation("D3 no log disappears", f"{', '.join(names)} did not come back")
+        self._may_end = {key: bounds for key, bounds in self._may_end.items() if key in missing}
+        self._note(broker)

@@ -1,0 +1,232 @@
+"""Members of consumer groups, by the classic protocol: they join, share out the partitions, read, commit, and vanish.
+
+Each notes what it was told, for the checkers of groups: generations and assignments as they were given, commits as they
+were sent and answered.
+"""
+
+import asyncio
+import contextlib
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from mainstem.protocol.errors import ErrorCode
+from mainstem.protocol.messages.k08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from mainstem.protocol.messages.k09_offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+from mainstem.protocol.messages.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from mainstem.protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from mainstem.protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
+from mainstem.protocol.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from mainstem.protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from mainstem.protocol.messages.k15_describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from mainstem.sim.client import NoAnswer, SimClient
+from mainstem.sim.ledger import Place
+from mainstem.sim.workloads import fetch, list_offset
+
+if TYPE_CHECKING:
+    from mainstem.sim.world import World
+
+SESSION_MS: Final = 1500
+REBALANCE_MS: Final = 2000
+
+
+class Member:
+    def __init__(
+        self, world: "World", client: SimClient, rng: Random, group: str, topic: str, partitions: int, static: bool
+    ) -> None:
+        self.world = world
+        self.client = client
+        self.rng = rng
+        self.group = group
+        self.topic = topic
+        self.partitions = partitions
+        self.instance = client.name if static else None
+        self.member_id = ""
+        self.generation = -1
+
+    async def run(self) -> None:
+        while not self.world.is_stopping:
+            try:
+                assigned = await self._join()
+                if assigned is not None:
+                    await self._consume(assigned)
+            except NoAnswer:
+                pass
+            await asyncio.sleep(self.rng.random() * 0.1)
+        chance = self.rng.random()
+        with contextlib.suppress(NoAnswer):
+            if chance < 0.6:
+                await self._leave()
+            elif chance < 0.8:
+                # Its last act is to join, and never to ask what it got.
+                await self._join(vanish=True)
+
+    # Joining
+
+    async def _join(self, *, vanish: bool = False) -> list[int] | None:
+        if await find_coordinator(self.client, self.group) != ErrorCode.NONE:
+            return None
+        request = JoinGroupRequest(
+            group_id=self.group,
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=REBALANCE_MS,
+            member_id=self.member_id,
+            group_instance_id=self.instance,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"m")],
+        )
+        await self.client.connected()
+        life = self.client.life
+        joined = await self.client.ask(request, 9, JoinGroupResponse, timeout_s=6)
+        code = ErrorCode(joined.error_code)
+        if code == ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = joined.member_id
+            return None
+        if code != ErrorCode.NONE:
+            if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
+                self.member_id = ""
+            return None
+        self.member_id, self.generation = joined.member_id, joined.generation_id
+        self.world.groups.joined(self.group, self.generation, life)
+        if vanish or self.rng.random() < self.world.member_vanishes:
+            # C3: it goes silent before it says who gets what.
+            self.world.count("C3 member vanished before SyncGroup")
+            self.member_id = ""
+            await asyncio.sleep(SESSION_MS / 1000 * self.rng.random() * 2)
+            return None
+        assignments = []
+        if joined.leader == self.member_id and not joined.skip_assignment:
+            members = [each.member_id for each in joined.members]
+            for index, member in enumerate(members):
+                mine = bytes(p for p in range(self.partitions) if p % len(members) == index)
+                assignments.append(SyncGroupRequestAssignment(member_id=member, assignment=mine))
+        sync = SyncGroupRequest(
+            group_id=self.group,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.instance,
+            protocol_type="consumer",
+            protocol_name="range",
+            assignments=assignments,
+        )
+        synced = await self.client.ask(sync, 5, SyncGroupResponse, timeout_s=6)
+        if synced.error_code != ErrorCode.NONE:
+            if synced.error_code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
+                self.member_id = ""
+            return None
+        assigned = list(synced.assignment)
+        # A static member that joins again takes its own place, under another id.
+        self.world.groups.assigned(self.group, self.generation, self.instance or self.member_id, assigned)
+        self.world.trace("assigned", self.client.name, self.group, self.generation, str(assigned))
+        return assigned
+
+    # Consuming
+
+    async def _consume(self, assigned: list[int]) -> None:
+        places: dict[Place, int] = {}
+        for partition in assigned:
+            committed = await fetch_committed(self.client, self.group, self.topic, partition)
+            if committed is None:
+                return
+            places[self.topic, partition] = max(committed, 0)
+        while not self.world.is_stopping:
+            for place, offset in list(places.items()):
+                await self.client.connected()
+                life = self.client.life
+                code, _, _, records, after = await fetch(self.client, place, offset, max_wait_ms=20, max_bytes=300)
+                if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                    after = await list_offset(self.client, place, -2) or 0
+                for at, _, value in records:
+                    assert value is not None
+                    self.world.ledger.read(place, at, value, life)
+                places[place] = after
+                if records and self.rng.random() < 0.5 and not await self._commit(place, places[place]):
+                    return
+            beat = HeartbeatRequest(
+                group_id=self.group,
+                generation_id=self.generation,
+                member_id=self.member_id,
+                group_instance_id=self.instance,
+            )
+            answer = await self.client.ask(beat, 4, HeartbeatResponse)
+            if answer.error_code != ErrorCode.NONE:
+                if answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
+                    self.member_id = ""
+                return
+            chance = self.rng.random()
+            if chance < 0.01:
+                await self._leave()
+                return
+            if chance < 0.02:
+                self.world.count("member lost its memory")
+                self.member_id = ""
+                return
+            await asyncio.sleep(self.rng.random() * 0.4)
+
+    async def _commit(self, place: Place, offset: int) -> bool:
+        await self.client.connected()
+        commit = self.world.groups.committing(
+            self.group, self.generation, self.member_id, place, offset, self.client.life
+        )
+        request = commit_request(self.group, place, offset, self.generation, self.member_id, self.instance)
+        answer = await self.client.ask(request, 9, OffsetCommitResponse)
+        code = ErrorCode(answer.topics[0].partitions[0].error_code)
+        self.world.groups.committed(commit, code)
+        return code == ErrorCode.NONE
+
+    async def _leave(self) -> None:
+        identity = MemberIdentity(member_id=self.member_id, group_instance_id=self.instance)
+        try:
+            request = LeaveGroupRequest(group_id=self.group, members=[identity])
+            await self.client.ask(request, 5, LeaveGroupResponse)
+        except NoAnswer:
+            pass
+        self.member_id = ""
+
+
+def commit_request(
+    group: str, place: Place, offset: int, generation: int = -1, member: str = "", instance: str | None = None
+) -> OffsetCommitRequest:
+    partition = OffsetCommitRequestPartition(
+        partition_index=place[1], committed_offset=offset, committed_metadata=f"at {offset}"
+    )
+    return OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=generation,
+        member_id=member,
+        group_instance_id=instance,
+        topics=[OffsetCommitRequestTopic(name=place[0], partitions=[partition])],
+    )
+
+
+async def fetch_committed(client: SimClient, group: str, topic: str, partition: int) -> int | None:
+    """The committed offset, -1 where there is none; None where it cannot be told now."""
+    wanted = [OffsetFetchRequestTopics(name=topic, partition_indexes=[partition])]
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=wanted)])
+    answer = await client.ask(request, 9, OffsetFetchResponse)
+    found = answer.groups[0]
+    if found.error_code != ErrorCode.NONE:
+        return None
+    one = found.topics[0].partitions[0]
+    return one.committed_offset if one.error_code == ErrorCode.NONE else None
+
+
+async def find_coordinator(client: SimClient, group: str) -> ErrorCode:
+    """Asks who coordinates a group, which creates the topic that coordinators write to."""
+    request = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
+    answer = await client.ask(request, 4, FindCoordinatorResponse)
+    return ErrorCode(answer.coordinators[0].error_code)
+
+
+async def describe_state(client: SimClient, group: str) -> str:
+    answer = await client.ask(DescribeGroupsRequest(groups=[group]), 5, DescribeGroupsResponse)
+    return answer.groups[0].group_state

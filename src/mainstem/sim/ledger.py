@@ -1,0 +1,129 @@
+"""What the clients of a run know: what they sent, what was acknowledged, what they read.
+
+Values are unique, so the order of a log can be told from what clients saw (Jepsen's way). A power loss with
+acknowledgements from the page cache may take records away again; `cut` says where a log ended when it came back, and
+everything that an earlier life of the broker said about offsets past that no longer counts. With an fsync before each
+acknowledgement no such cut may touch what anybody saw.
+
+Names of violations are Jepsen's where it has one.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+Place = tuple[str, int]
+
+
+class Violation(Exception):  # noqa: N818
+    """An invariant does not hold."""
+
+    def __init__(self, invariant: str, what: str) -> None:
+        super().__init__(invariant, what)
+        self.invariant = invariant
+        self.what = what
+
+    def __str__(self) -> str:
+        return f"{self.invariant}: {self.what}"
+
+
+@dataclass(slots=True)
+class Send:
+    place: Place
+    value: bytes
+    key: bytes | None
+    producer: str
+    number: int
+    ordered: bool
+    """Whether this producer's records must be in the order it sent them (T2)."""
+    acked_at: int | None = None
+    was_lost: bool = False
+
+
+@dataclass(slots=True)
+class History:
+    """What was seen of one partition in the lineage that counts."""
+
+    at: dict[int, bytes] = field(default_factory=dict)
+    where: dict[bytes, int] = field(default_factory=dict)
+    cuts: list[tuple[int, int]] = field(default_factory=list)
+    """From which life of the broker on the log ended where."""
+    start_max: int = 0
+    """The highest log start anybody was told of."""
+
+
+class Ledger:
+    def __init__(self, count: Callable[[str], None]) -> None:
+        self.sends: dict[bytes, Send] = {}
+        self.histories: dict[Place, History] = {}
+        self.acked_count = 0
+        self.read_count = 0
+        self._count = count
+        self.loses_nothing = True
+        """Whether each acknowledgement is durable: then nothing that was seen may go."""
+
+    def history(self, place: Place) -> History:
+        return self.histories.setdefault(place, History())
+
+    def sent(self, send: Send) -> None:
+        self.sends[send.value] = send
+
+    def acked(self, value: bytes, offset: int, life: int) -> None:
+        send = self.sends[value]
+        self.acked_count += 1
+        if self._is_gone(send.place, offset, life):
+            self._gone(send, offset)
+            return
+        if send.acked_at is not None and send.acked_at != offset:
+            raise Violation(
+                "T1 a retry gets its first offset",
+                f"{value!r} of {send.producer} was acknowledged at {send.acked_at} and at {offset} of {send.place}",
+            )
+        send.acked_at = offset
+        self._seen(send.place, offset, value)
+
+    def read(self, place: Place, offset: int, value: bytes, life: int) -> None:
+        self.read_count += 1
+        if value not in self.sends:
+            raise Violation("phantom", f"{place} has {value!r} at {offset}, which nobody sent")
+        if self.sends[value].place != place:
+            raise Violation("phantom", f"{value!r} was sent to {self.sends[value].place} and is in {place}")
+        if not self._is_gone(place, offset, life):
+            self._seen(place, offset, value)
+        elif self.loses_nothing:
+            raise Violation("P1 what was read is there", f"{value!r} was read at {offset} of {place} and is gone")
+
+    def _is_gone(self, place: Place, offset: int, life: int) -> bool:
+        return any(life < later and offset >= end for later, end in self.history(place).cuts)
+
+    def _gone(self, send: Send, offset: int) -> None:
+        if self.loses_nothing:
+            raise Violation(
+                "P1 what was acknowledged is there",
+                f"{send.value!r} was acknowledged at {offset} of {send.place}, and the log came back shorter",
+            )
+        send.was_lost = True
+        send.acked_at = None
+        self._count("allowed loss")
+
+    def _seen(self, place: Place, offset: int, value: bytes) -> None:
+        history = self.history(place)
+        other = history.at.setdefault(offset, value)
+        if other != value:
+            raise Violation("inconsistent-offsets", f"{place} has {other!r} and {value!r} at offset {offset}")
+        elsewhere = history.where.setdefault(value, offset)
+        if elsewhere != offset:
+            raise Violation("duplicate", f"{place} has {value!r} at {elsewhere} and at {offset}")
+
+    def cut(self, place: Place, life: int, end: int) -> None:
+        """The log came back with this end, in this life of the broker, after a power loss."""
+        history = self.history(place)
+        history.cuts.append((life, end))
+        gone = [offset for offset in history.at if offset >= end]
+        for offset in gone:
+            value = history.at.pop(offset)
+            history.where.pop(value, None)
+            send = self.sends[value]
+            if send.acked_at is not None:
+                self._gone(send, offset)
+            elif self.loses_nothing:
+                raise Violation("P1 what was read is there", f"{value!r} was read at {offset} of {place} and is gone")

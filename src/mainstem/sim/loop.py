@@ -1,0 +1,252 @@
+"""Event loops on simulated time: one `SimLoop` for each process, one `Scheduler` for all of them.
+
+- Time moves only when nothing is ready, and then to the next thing that is due. It is the same for every process; what
+  their wall clocks show is another matter (`clock`).
+- `call_soon` keeps its order, as asyncio promises. What is due at the same instant runs in an order drawn from the
+  seed: sockets, timers and threads promise none.
+- What a process gives to a thread (`run_in_executor`) runs in one piece, at a drawn moment, and its result arrives at a
+  later one. There are no threads.
+- A process that dies takes nothing with it: its tasks are abandoned where they stand, so that no `finally` runs, and
+  kept from the collector until the run is over. A paused one keeps what would have run for later.
+- A loop that never waits is an error, not a hang: the steps of one instant are bounded.
+"""
+
+import asyncio
+import contextvars
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+
+STEPS_PER_INSTANT_MAX: Final = 100_000
+
+
+class ProcessDied(BaseException):
+    """Raised out of an operation in the middle of which the process died. Nobody is left to handle it."""
+
+
+class Scheduler:
+    """Simulated time, and everything that is going to happen."""
+
+    def __init__(self, rng: Random) -> None:
+        self.now = 0.0
+        self.steps = 0
+        self.after_step: Callable[[SimLoop | None], None] | None = None
+        """Called after each step with the loop it ran on; None where it was the world's own."""
+        self.failures: list[str] = []
+        """What a process raised where nobody was waiting for it."""
+        self._rng = rng
+        self._order = itertools.count()
+        self._ready: deque[tuple[SimLoop, asyncio.Handle]] = deque()
+        self._due: list[tuple[float, float, int, SimLoop | None, asyncio.Handle | Callable[[], None]]] = []
+
+    def at(self, when: float, action: Callable[[], None]) -> None:
+        """Something that happens to the world, not in a process."""
+        heapq.heappush(self._due, (max(when, self.now), self._rng.random(), next(self._order), None, action))
+
+    def later(self, delay: float, action: Callable[[], None]) -> None:
+        self.at(self.now + delay, action)
+
+    def soon(self, loop: "SimLoop", handle: asyncio.Handle) -> None:
+        self._ready.append((loop, handle))
+
+    def timer(self, when: float, loop: "SimLoop", handle: asyncio.TimerHandle) -> None:
+        heapq.heappush(self._due, (when, self._rng.random(), next(self._order), loop, handle))
+
+    def run_until(self, is_over: Callable[[], bool], deadline: float) -> bool:
+        """Runs until `is_over`, asked between instants; whether it came before the deadline, or the end of all work."""
+        while not is_over():
+            if not self._ready:
+                if not self._due or self._due[0][0] > deadline:
+                    self.now = max(self.now, deadline)
+                    return False
+                self._advance()
+            self._run_ready()
+        return True
+
+    def _advance(self) -> None:
+        """On to the next instant: everything that is due then becomes ready."""
+        due = self._due
+        when, _, _, loop, what = heapq.heappop(due)
+        if when > self.now:
+            self.now = when
+        if loop is None:
+            assert not isinstance(what, asyncio.Handle)
+            what()
+            self.steps += 1
+            if self.after_step is not None:
+                self.after_step(None)
+        else:
+            assert isinstance(what, asyncio.Handle)
+            if not what.cancelled():
+                self._ready.append((loop, what))
+
+    def _run_ready(self) -> None:
+        ready = self._ready
+        steps = 0
+        while ready:
+            loop, handle = ready.popleft()
+            if loop.is_dead or handle.cancelled():
+                continue
+            if loop.is_paused:
+                loop.parked.append(handle)
+                continue
+            steps += 1
+            if steps > STEPS_PER_INSTANT_MAX:
+                raise AssertionError(f"{loop.name} runs without ever waiting: {handle._callback!r}")  # type: ignore[attr-defined]
+            asyncio._set_running_loop(loop)
+            try:
+                handle._run()
+            finally:
+                asyncio._set_running_loop(None)
+            if self.after_step is not None:
+                self.after_step(loop)
+        self.steps += steps
+
+
+class SimLoop(asyncio.AbstractEventLoop):
+    """What one process sees of the scheduler, the network and its threads."""
+
+    def __init__(self, scheduler: Scheduler, rng: Random, name: str, network: Any = None) -> None:
+        self.name = name
+        self.life = 0
+        """Which life of its process this loop is."""
+        self.is_dead = False
+        self.is_paused = False
+        self.parked: list[asyncio.Handle] = []
+        self.abandoned: list[asyncio.Task[Any]] = []
+        self.disk_delay: Callable[[], float] = lambda: 0.0001 + 0.002 * rng.random() ** 3
+        """How long a thread takes to begin, and its result to arrive."""
+        self.scheduler = scheduler
+        self._network = network
+        self._debug = False
+
+    # Time
+
+    def time(self) -> float:
+        return self.scheduler.now
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        if not self.is_dead:
+            self.scheduler.soon(self, handle)
+        return handle
+
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self.scheduler.now + max(delay, 0), callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        if not self.is_dead:
+            self.scheduler.timer(when, self, handle)
+        return handle
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """A cancelled timer stays in the queue until its time."""
+
+    # Tasks and threads
+
+    def create_future(self) -> "asyncio.Future[Any]":
+        return asyncio.Future(loop=self)
+
+    def create_task(  # type: ignore[override]
+        self, coro: Coroutine[Any, Any, T], *, name: str | None = None, context: contextvars.Context | None = None
+    ) -> "asyncio.Task[T]":
+        # A name of its own: the default one comes from a counter of the whole Python process.
+        return asyncio.Task(coro, loop=self, name=name or "task", context=context)
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Callable[..., T], *args: Any
+    ) -> "asyncio.Future[T]":
+        future: asyncio.Future[T] = self.create_future()
+        self.scheduler.later(self.disk_delay(), lambda: self._run_job(future, func, args))
+        return future
+
+    def _run_job(self, future: "asyncio.Future[T]", func: Callable[..., T], args: Any) -> None:
+        if self.is_dead:
+            return
+        if self.is_paused:
+            self.parked.append(asyncio.Handle(self._run_job, (future, func, args), self))
+            return
+        try:
+            result = func(*args)
+        except ProcessDied:
+            return
+        except Exception as error:
+            self._deliver(future, lambda error=error: future.set_exception(error))  # type: ignore[misc]
+        else:
+            self._deliver(future, lambda: future.set_result(result))
+
+    def _deliver(self, future: "asyncio.Future[Any]", settle: Callable[[], None]) -> None:
+        def arrive() -> None:
+            if not future.done():
+                settle()
+
+        self.call_later(self.disk_delay(), arrive)
+
+    # Network
+
+    async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
+        return await self._network.listen(self, protocol_factory, host, port, options.get("start_serving", True))
+
+    async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
+        return await self._network.connect(self, protocol_factory, host, port)
+
+    # Life and death
+
+    def abandon(self) -> None:
+        """The process is gone, wherever its tasks were."""
+        self.is_dead = True
+        self.parked.clear()
+        self.abandoned.extend(asyncio.all_tasks(self))
+
+    def pause(self) -> None:
+        self.is_paused = True
+
+    def resume(self) -> None:
+        self.is_paused = False
+        parked, self.parked = self.parked, []
+        if not self.is_dead:
+            for handle in parked:
+                self.scheduler.soon(self, handle)
+
+    def is_running(self) -> bool:
+        return not self.is_dead
+
+    def is_closed(self) -> bool:
+        return self.is_dead
+
+    def get_debug(self) -> bool:
+        return self._debug
+
+    def set_debug(self, enabled: bool) -> None:
+        self._debug = enabled
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if self.is_dead or isinstance(error, ProcessDied):
+            return
+        self.scheduler.failures.append(f"{self.name}: {context.get('message')}: {type(error).__name__}: {error}")
+
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        self.call_exception_handler(context)
+
+    async def shutdown_asyncgens(self) -> None:
+        """There are none."""
+
+
+def make_loop(scheduler: Scheduler, rng: Random, name: str, network: Any = None) -> SimLoop:
+    """A process's loop. What it leaves out of asyncio's interface (pipes, signals) does not exist here."""
+    return SimLoop(scheduler, rng, name, network)  # type: ignore[abstract]

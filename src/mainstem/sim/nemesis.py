@@ -1,0 +1,235 @@
+"""What goes wrong in a run. Each seed draws a few kinds of faults (a swarm), and a quarter of the time nothing happens,
+so that the broker can recover from what did.
+
+Every fault is counted by its name in the list of `docs/invariants.md`; a campaign in which one never fired has proved
+nothing about it, and fails.
+"""
+
+import errno
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from mainstem.sim.faults import Effect, Fault
+from mainstem.sim.network import NetworkFaults
+
+if TYPE_CHECKING:
+    from mainstem.sim.world import World
+
+EXPECTED: Final = (
+    "N2 delay",
+    "N4 reset",
+    "N5 answer lost",
+    "N6 one-way cut",
+    "N9 client cut off",
+    "N10 late request",
+    "N12 back-pressure",
+    "X1 stop",
+    "X2 kill",
+    "X3 power loss",
+    "X4 pause",
+    "X5 death while starting",
+    "death at a disk operation",
+    "C3 member vanished before SyncGroup",
+    "K2 clock jump",
+    "S1 write fails",
+    "S2 disk full",
+    "S3 short write",
+    "S6 failed fsync",
+    "S12 slow disk",
+    "kernel wrote back",
+    "client died",
+    "controller message delayed",
+    "controller message dropped",
+    "controller message repeated",
+    "controller answer lost",
+)
+"""Faults that each campaign must have seen."""
+
+REACHED: Final = (
+    "batch sent again",
+    "log came back shorter",
+    "allowed loss",
+    "record compacted away",
+    "reader out of range",
+    "commit of a stale generation",
+    "group deleted",
+    "A2 topic deleted",
+    "A3 settings changed",
+    "records deleted",
+    "exited by itself",
+    "commit checked",
+    "start failed on a sick disk",
+)
+"""Rare branches that each campaign must have taken."""
+
+
+class Nemesis:
+    def __init__(self, world: "World", rng: Random) -> None:
+        self.world = world
+        self.rng = rng
+        kinds = [
+            self._slow_network,
+            self._resets,
+            self._lost_answers,
+            self._late_requests,
+            self._cut,
+            self._stop,
+            self._kill,
+            self._power_loss,
+            self._death_at_operation,
+            self._pause,
+            self._clock,
+            self._sick_disk,
+            self._slow_disk,
+            self._write_back,
+            self._client_dies,
+            self._controller,
+        ]
+        self.kinds = rng.sample(kinds, rng.randint(2, 7))
+        self.is_over = False
+
+    def begin(self) -> None:
+        self.world.scheduler.later(self.rng.random() * 1.5, self._turn)
+
+    def _turn(self) -> None:
+        if self.is_over:
+            return
+        process = self.world.process
+        if not process.is_up:
+            self.world.restart()
+        elif self.rng.random() < 0.75:
+            self.rng.choice(self.kinds)()
+        self.world.scheduler.later(0.05 + self.rng.random() ** 2 * 1.5, self._turn)
+
+    def _until(self, seconds: float, undo: "object") -> None:
+        assert callable(undo)
+        self.world.scheduler.later(seconds, undo)
+
+    # Network
+
+    def _quiet(self) -> None:
+        self.world.network.faults = NetworkFaults()
+
+    def _slow_network(self) -> None:
+        self.world.network.faults.slow_share = self.rng.choice((0.05, 0.3))
+        self.world.network.faults.slow_s = self.rng.choice((0.1, 1.0))
+        self._until(1.5, self._quiet)
+
+    def _resets(self) -> None:
+        numbers = list(self.world.network.connections)
+        for number in self.rng.sample(numbers, min(len(numbers), 1 + self.rng.randrange(3))):
+            self.world.count("N4 reset")
+            self.world.network.reset(number, "reset")
+
+    def _lost_answers(self) -> None:
+        self.world.network.faults.lose_answer_share = self.rng.choice((0.02, 0.2))
+        self._until(1.5, self._quiet)
+
+    def _late_requests(self) -> None:
+        self.world.network.faults.zombie_share = self.rng.choice((0.02, 0.1))
+        self._until(1.5, self._quiet)
+
+    def _cut(self) -> None:
+        name = self.rng.choice(list(self.world.clients))
+        seconds = 0.1 + self.rng.random() * 3
+        if self.rng.random() < 0.5:
+            self.world.count("N6 one-way cut")
+            ends = [(name, "broker"), ("broker", name)]
+            self.world.network.cut(*self.rng.choice(ends), seconds)
+        else:
+            self.world.count("N9 client cut off")
+            self.world.network.cut(name, "broker", seconds)
+            self.world.network.cut("broker", name, seconds)
+
+    # Processes
+
+    def _stop(self) -> None:
+        if self.world.process.is_serving:
+            self.world.count("X1 stop")
+            self.world.process.stop()
+
+    def _kill(self) -> None:
+        self.world.count("X2 kill")
+        self.world.kill()
+
+    def _power_loss(self) -> None:
+        self.world.count("X3 power loss")
+        self.world.power_loss()
+
+    def _death_at_operation(self) -> None:
+        process = self.world.process
+        process.crash_is_power_loss = self.world.needs_reboot or self.rng.random() < 0.5
+        process.crash_after = self.rng.randrange(30)
+        if self.rng.random() < 0.5:
+            # In the middle of its next start (X5).
+            self.world.kill()
+            process.crash_after = self.rng.randrange(120)
+            self.world.restart()
+
+    def _pause(self) -> None:
+        loop = self.world.process.loop
+        if loop is not None and not loop.is_paused:
+            self.world.count("X4 pause")
+            self.world.trace("pause")
+            loop.pause()
+            self._until(self.rng.choice((0.05, 0.5, 3.0)), loop.resume)
+
+    def _client_dies(self) -> None:
+        self.world.count("client died")
+        self.world.replace_client(self.rng.choice(list(self.world.clients)))
+
+    # Clock
+
+    def _clock(self) -> None:
+        self.world.count("K2 clock jump")
+        clock = self.world.process.clock
+        clock.skew_ms += self.rng.choice((-600_000, -5_000, -50, 50, 5_000, 600_000, 3_000_000))
+        clock.skew_ms = max(-1_500_000, min(clock.skew_ms, 10_000_000))
+        self.world.trace("clock", clock.skew_ms)
+
+    # Disk
+
+    def _sick_disk(self) -> None:
+        path = self.rng.choice((".log", ".log", "index", "checkpoint", "/log-", "/keyed-", "__consumer_offsets", ""))
+        skip = self.rng.randrange(12)
+        kind = self.rng.randrange(4)
+        if kind == 0:
+            self.world.arm("S1 write fails", Fault(Effect.FAIL, "write", path, skip=skip))
+        elif kind == 1:
+            self.world.arm("S2 disk full", Fault(Effect.FAIL, "write", path, error=errno.ENOSPC, skip=skip, times=20))
+        elif kind == 2:
+            self.world.arm("S3 short write", Fault(Effect.SHORT_WRITE, "write", path, skip=skip))
+        else:
+            self.world.arm("S6 failed fsync", Fault(Effect.FAIL_SYNC_AND_DROP, None, path, skip=skip))
+        self._until(1.0, self.world.cure_disk)
+        # Whoever watches over the broker starts it again some time after its directory has failed.
+        self._until(1.0 + self.rng.random(), self.world.kill_if_sick)
+
+    def _slow_disk(self) -> None:
+        loop = self.world.process.loop
+        if loop is not None:
+            self.world.count("S12 slow disk")
+            usual = loop.disk_delay
+            rng = Random(self.rng.random())
+            loop.disk_delay = lambda: rng.random() * 0.3
+
+            def undo() -> None:
+                loop.disk_delay = usual
+
+            self._until(1.5, undo)
+
+    def _write_back(self) -> None:
+        self.world.count("kernel wrote back")
+        self.world.disk.write_back(self.rng, self.rng.random())
+
+    # Controller
+
+    def _controller(self) -> None:
+        faults = self.world.process.controller_faults
+        faults.delay_share, faults.drop_share = self.rng.choice(((0.5, 0.0), (0.2, 0.3), (0.0, 0.5)))
+        faults.repeat_share, faults.lose_answer_share = self.rng.choice(((0.5, 0.0), (0.2, 0.3), (0.0, 0.3)))
+
+        def undo() -> None:
+            faults.delay_share = faults.drop_share = faults.repeat_share = faults.lose_answer_share = 0.0
+
+        self._until(2.0, undo)

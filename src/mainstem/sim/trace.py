@@ -1,0 +1,44 @@
+"""What happened in a run, in order: hashed as it comes, kept as far as somebody wants to read it.
+
+An event is a moment, a kind and plain values: no addresses, no names that Python makes up, nothing that another process
+with the same seed would call differently. The hash of all of them is the run's identity.
+"""
+
+import hashlib
+import json
+from collections import deque
+from collections.abc import Callable
+from typing import IO
+
+Value = str | int | float | None
+
+_QUIET = frozenset({"arrive", "disk", "job"})
+"""Kinds that are hashed, and written to a file, but would only bury the others in a report."""
+
+
+class Trace:
+    def __init__(self, now: Callable[[], float], file: IO[str] | None = None, keep: int = 40) -> None:
+        self._now = now
+        self._file = file
+        self._hash = hashlib.blake2b(digest_size=16)
+        self._recent: deque[tuple[float, str, tuple[Value, ...]]] = deque(maxlen=keep)
+        self.count = 0
+
+    def event(self, kind: str, *values: Value) -> None:
+        now = self._now()
+        self.count += 1
+        self._hash.update(f"{now:.9f} {kind} {values}\n".encode())
+        if kind not in _QUIET:
+            self._recent.append((now, kind, values))
+        if self._file is not None:
+            self._file.write(json.dumps({"at": round(now, 6), "event": kind, "what": values}) + "\n")
+
+    @property
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+    def story(self) -> list[str]:
+        """The last events, in words."""
+        return [
+            f"{at:10.4f} s  {kind}: {' '.join(str(value) for value in values)}" for at, kind, values in self._recent
+        ]

@@ -1,0 +1,343 @@
+"""What clients do in a run: produce, read, commit, administer. Each notes in the ledger what it did and saw.
+
+A request that was not answered may have been carried out: an idempotent producer sends it again with the same sequence
+until it knows; a plain one never does, so that no value can rightly be there twice.
+"""
+
+import asyncio
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from mainstem.protocol.batch import iterate_batches
+from mainstem.protocol.builder import BatchBuilder
+from mainstem.protocol.errors import ErrorCode
+from mainstem.protocol.messages.k00_produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from mainstem.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from mainstem.protocol.messages.k02_list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from mainstem.protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from mainstem.protocol.records import iterate_records
+from mainstem.sim.broker_process import EPOCH_MS
+from mainstem.sim.client import NoAnswer, NotSent, SimClient
+from mainstem.sim.ledger import Place, Send, Violation
+
+if TYPE_CHECKING:
+    from mainstem.sim.world import World
+
+RETRIABLE: Final = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+    }
+)
+SEQUENCE_ERRORS: Final = frozenset(
+    {
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+    }
+)
+
+
+def client_ms(world: "World") -> int:
+    """The clients' clocks are right; the broker's may not be."""
+    return EPOCH_MS + int(world.scheduler.now * 1000)
+
+
+class Batch:
+    """Records on their way to one partition."""
+
+    __slots__ = ("data", "sends", "sequence", "was_sent")
+
+    def __init__(self, data: bytes, sends: list[Send], sequence: int) -> None:
+        self.data = data
+        self.sends = sends
+        self.sequence = sequence
+        self.was_sent = False
+
+
+class Producer:
+    def __init__(
+        self, world: "World", client: SimClient, rng: Random, topic: str, partitions: int, *, idempotent: bool
+    ) -> None:
+        self.world = world
+        self.client = client
+        self.rng = rng
+        self.topic = topic
+        self.partitions = partitions
+        self.idempotent = idempotent
+        self._producer_id = -1
+        self._epoch = -1
+        self._sequences: dict[int, int] = {}
+        self._number = 0
+
+    async def run(self) -> None:
+        while not self.world.is_stopping:
+            if self.idempotent and self._producer_id < 0:
+                await self._init()
+                continue
+            partition = self.rng.randrange(self.partitions)
+            if self.idempotent:
+                await self._produce_until_known(partition)
+            else:
+                await self._produce_once(partition)
+            await asyncio.sleep(self.rng.random() ** 2 * self.world.pace_s)
+
+    async def _init(self) -> None:
+        try:
+            request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+            answer = await self.client.ask(request, 4, InitProducerIdResponse)
+        except NoAnswer:
+            await asyncio.sleep(0.1)
+            return
+        if answer.error_code == ErrorCode.NONE:
+            self.world.given_producer_id(answer.producer_id, answer.producer_epoch)
+            self._producer_id, self._epoch = answer.producer_id, answer.producer_epoch
+            self._sequences.clear()
+        else:
+            await asyncio.sleep(0.1)
+
+    def _batch(self, partition: int) -> Batch:
+        count = 1 + int(self.rng.random() ** 2 * 4)
+        sequence = self._sequences.get(partition, 0)
+        builder = BatchBuilder()
+        if self.idempotent:
+            builder = BatchBuilder(producer_id=self._producer_id, producer_epoch=self._epoch, base_sequence=sequence)
+        sends = []
+        for _ in range(count):
+            self._number += 1
+            padding = self.rng.choice((0, 0, 20, 200))
+            value = f"{self.client.name}.{self._number}.".encode() + b"x" * padding
+            key = f"k{self.rng.randrange(6)}".encode() if self.world.is_keyed(self.topic) else None
+            send = Send((self.topic, partition), value, key, self.client.name, self._number, self.idempotent)
+            self.world.ledger.sent(send)
+            sends.append(send)
+            builder.append(client_ms(self.world), key, value)
+        self._sequences[partition] = sequence + count
+        return Batch(builder.build(), sends, sequence)
+
+    def _request(self, partition: int, batch: Batch, acks: int) -> ProduceRequest:
+        return ProduceRequest(
+            acks=acks,
+            timeout_ms=1500,
+            topic_data=[
+                TopicProduceData(
+                    name=self.topic, partition_data=[PartitionProduceData(index=partition, records=batch.data)]
+                )
+            ],
+        )
+
+    async def _produce_once(self, partition: int) -> None:
+        batch = self._batch(partition)
+        acks = self.rng.choice((-1, -1, 1, 0))
+        try:
+            sent = await self.client.send(self._request(partition, batch, acks), 9, answered=acks != 0)
+            life = self.client.life
+            if acks == 0:
+                self.world.count("acks=0")
+                return
+            answer = await self.client.answer(sent, ProduceResponse)
+        except NoAnswer:
+            return
+        self._note(batch, answer, life, acks)
+
+    async def _produce_until_known(self, partition: int) -> None:
+        """Up to five batches in flight; those without an answer go again, in order, as they were."""
+        waiting = [self._batch(partition) for _ in range(self.rng.choice((1, 1, 2, 3, 5)))]
+        attempts = 0
+        while waiting:
+            attempts += 1
+            if attempts > 1:
+                self.world.count("batch sent again")
+            if attempts > 400 and self.world.is_healed:
+                raise Violation("P12 produce is answered", f"{self.client.name} cannot produce to {self.topic}")
+            if await self._attempt(partition, waiting):
+                return
+            if waiting:
+                await asyncio.sleep(self.rng.random() * 0.1)
+
+    async def _attempt(self, partition: int, waiting: list[Batch]) -> bool:
+        """Sends all that wait, takes those out that are settled; whether the producer must begin anew."""
+        sent = []
+        try:
+            for batch in waiting:
+                sent.append(await self.client.send(self._request(partition, batch, -1), 9))
+                batch.was_sent = True
+        except NotSent:
+            pass
+        life = self.client.life
+        for future in sent:
+            try:
+                answer = await self.client.answer(future, ProduceResponse)
+            except NoAnswer:
+                return False
+            batch = waiting[0]
+            code = ErrorCode(answer.responses[0].partition_responses[0].error_code)
+            if code in RETRIABLE:
+                # Those behind it in the pipeline are out of order now: all go again. Their answers tell nothing new.
+                self.client.close()
+                return False
+            if code in SEQUENCE_ERRORS:
+                return self._sequence_lost(partition, batch, code)
+            if code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+                self.world.count("duplicate without offset")
+            else:
+                self._note(batch, answer, life, -1)
+                if code != ErrorCode.NONE:
+                    self._producer_id = -1  # the sequence has a hole now
+                    return True
+            waiting.pop(0)
+        return False
+
+    def _sequence_lost(self, partition: int, batch: Batch, code: ErrorCode) -> bool:
+        """The broker knows another sequence: rightly so only if it lost some of it with its power."""
+        if self.world.ledger.loses_nothing or not self.world.has_lost_power:
+            raise Violation(
+                "T1 a batch in order is taken",
+                f"{self.client.name} sent sequence {batch.sequence} to {self.topic}-{partition}: {code.name}",
+            )
+        self.world.count("producer began anew after a loss")
+        self._producer_id = -1
+        return True
+
+    def _note(self, batch: Batch, answer: ProduceResponse, life: int, acks: int) -> None:
+        found = answer.responses[0].partition_responses[0]
+        if found.error_code != ErrorCode.NONE:
+            self.world.count(f"refused: {ErrorCode(found.error_code).name}")
+            return
+        if acks == -1:
+            for index, send in enumerate(batch.sends):
+                self.world.ledger.acked(send.value, found.base_offset + index, life)
+            self.world.trace("acked", self.client.name, f"{self.topic} {batch.sends[0].place[1]}", found.base_offset)
+
+
+async def fetch(
+    client: SimClient, place: Place, offset: int, *, max_wait_ms: int = 100, max_bytes: int = 1 << 20
+) -> tuple[ErrorCode, int, int, list[tuple[int, bytes | None, bytes | None]], int]:
+    """Error, log start, high watermark, the records from `offset` on, and where to go on: a batch may be empty."""
+    topic, partition = place
+    wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
+    request = FetchRequest(
+        replica_id=-1,
+        max_wait_ms=max_wait_ms,
+        min_bytes=1,
+        max_bytes=max_bytes,
+        isolation_level=0,
+        session_id=0,
+        session_epoch=-1,
+        topics=[FetchTopic(topic=topic, partitions=[wanted])],
+        forgotten_topics_data=[],
+    )
+    answer = await client.ask(request, 12, FetchResponse)
+    found = answer.responses[0].partitions[0]
+    data = bytes(found.records or b"")
+    records = []
+    next_offset = offset
+    for batch in iterate_batches(data, 0, len(data)):
+        batch.check(len(data))
+        next_offset = max(next_offset, batch.next_offset)
+        if not batch.is_control:
+            for record in iterate_records(batch):
+                if record.offset >= offset:
+                    records.append((record.offset, record.key, record.value))
+    return ErrorCode(found.error_code), found.log_start_offset, found.high_watermark, records, next_offset
+
+
+class Reader:
+    """Follows one partition and notes what it sees; begins again at the start when out of range."""
+
+    def __init__(self, world: "World", client: SimClient, rng: Random, place: Place) -> None:
+        self.world = world
+        self.client = client
+        self.rng = rng
+        self.place = place
+
+    async def run(self) -> None:
+        offset = 0
+        while not self.world.is_stopping:
+            try:
+                size = self.rng.choice((1, 200, 1 << 20))
+                await self.client.connected()
+                life = self.client.life
+                code, start, high, records, after = await fetch(self.client, self.place, offset, max_bytes=size)
+            except NoAnswer:
+                await asyncio.sleep(0.05)
+                continue
+            if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                self.world.count("reader out of range")
+                self.world.reader_reset(self.place, offset)
+                offset = 0 if self.rng.random() < 0.5 else max(start, 0)
+                found = await self._log_start()
+                offset = found if found is not None else offset
+            elif code == ErrorCode.NONE:
+                self._take(records, offset, start, high, life)
+                offset = after
+            if code != ErrorCode.NONE or not records:
+                await asyncio.sleep(self.rng.random() * self.world.pace_s)
+            else:
+                await asyncio.sleep(self.rng.random() * self.world.pace_s / 2)
+
+    def _take(
+        self, records: list[tuple[int, bytes | None, bytes | None]], offset: int, start: int, high: int, life: int
+    ) -> None:
+        for at, _, value in records:
+            assert value is not None
+            if at >= high:
+                raise Violation("P10 nobody reads past the high watermark", f"{self.place}: {at} read, it is {high}")
+            if at != offset and at > offset >= start and not self.world.is_keyed(self.place[0]):
+                raise Violation("poll-skip", f"{self.place}: a reader at {offset} was given {at}, the start is {start}")
+            self.world.ledger.read(self.place, at, value, life)
+            offset = at + 1
+
+    async def _log_start(self) -> int | None:
+        try:
+            return await list_offset(self.client, self.place, -2)
+        except NoAnswer:
+            return None
+
+
+async def list_offset(client: SimClient, place: Place, timestamp: int) -> int | None:
+    wanted = [ListOffsetsPartition(partition_index=place[1], timestamp=timestamp)]
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=place[0], partitions=wanted)])
+    answer = await client.ask(request, 7, ListOffsetsResponse)
+    found = answer.topics[0].partitions[0]
+    return found.offset if found.error_code == ErrorCode.NONE else None
+
+
+async def read_all(client: SimClient, place: Place) -> tuple[int, int, list[tuple[int, bytes | None, bytes | None]]]:
+    """Everything a partition has, with its start and its end; for when nothing goes wrong any more."""
+    for _ in range(200):
+        try:
+            start = await list_offset(client, place, -2)
+            end = await list_offset(client, place, -1)
+            if start is None or end is None:
+                await asyncio.sleep(0.1)
+                continue
+            records: list[tuple[int, bytes | None, bytes | None]] = []
+            offset = start
+            while offset < end:
+                code, _, _, found, after = await fetch(client, place, offset)
+                if code != ErrorCode.NONE or after == offset:
+                    break
+                records += found
+                offset = after
+            else:
+                return start, end, records
+        except NoAnswer:
+            pass
+        await asyncio.sleep(0.1)
+    raise Violation("P12 what is there can be read", f"{place} cannot be read after everything was healed")

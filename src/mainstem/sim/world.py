@@ -1,0 +1,509 @@
+"""One run: a broker, its machine, its clients and everything that goes wrong, all from one seed.
+
+Every part draws from a stream of its own (`Random(f"{seed}:net")`), so that a change of one does not reshuffle the
+others. First clients work while the nemesis does its worst; then everything is healed, clients finish, the broker is
+restarted once more, and all that can be read is read.
+
+`durable` seeds run with `log.flush.interval.messages=1`: then no power loss may take anything that was acknowledged or
+read. In the others a power loss may take what was not yet synced, and only that.
+"""
+
+import asyncio
+import contextlib
+import gc
+import logging
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import IO, Any, Final
+
+from mainstem.broker.app import Broker
+from mainstem.broker.config import BrokerConfig
+from mainstem.protocol.errors import ErrorCode
+from mainstem.sim.admin import Admin, create_topic
+from mainstem.sim.broker_process import BrokerProcess
+from mainstem.sim.checkers import Checker
+from mainstem.sim.checkers.commits_survive import CommitsSurvive
+from mainstem.sim.checkers.crash_keeps import CrashKeeps
+from mainstem.sim.checkers.derived_state import DerivedState
+from mainstem.sim.checkers.failed_directory import FailedDirectory
+from mainstem.sim.checkers.groups_settle import GroupsSettle
+from mainstem.sim.checkers.history import HistoryHolds
+from mainstem.sim.checkers.log_order import LogOrder
+from mainstem.sim.checkers.metadata_replays import MetadataReplays
+from mainstem.sim.checkers.producer_ids import ProducerIdsAreNew
+from mainstem.sim.client import NoAnswer, SimClient
+from mainstem.sim.disk import SimDisk
+from mainstem.sim.faults import Effect, Fault
+from mainstem.sim.group_ledger import GroupLedger
+from mainstem.sim.group_members import Member, describe_state, fetch_committed, find_coordinator
+from mainstem.sim.ledger import Ledger, Place, Violation
+from mainstem.sim.loop import Scheduler, SimLoop, make_loop
+from mainstem.sim.nemesis import Nemesis
+from mainstem.sim.network import Network
+from mainstem.sim.trace import Trace
+from mainstem.sim.workloads import Producer, Reader, read_all
+
+ADDRESS: Final = ("broker", 9092)
+SAFETY_S: Final = 6.0
+LIVENESS_S: Final = 60.0
+
+Records = list[tuple[int, bytes | None, bytes | None]]
+
+
+class Result:
+    def __init__(self, seed: int, counts: Counter[str], digest: str, violation: Violation | None, story: list[str]):
+        self.seed = seed
+        self.counts = counts
+        self.digest = digest
+        self.violation = violation
+        self.story = story
+
+
+class World:
+    def __init__(self, seed: int, trace_file: IO[str] | None = None) -> None:
+        self.seed = seed
+        self.counts: Counter[str] = Counter()
+        rng = Random(f"{seed}:shape")
+        self.scheduler = Scheduler(Random(f"{seed}:sched"))
+        self._trace = Trace(lambda: self.scheduler.now, trace_file)
+        self.trace: Callable[..., None] = self._trace.event
+        self.network = Network(self.scheduler, Random(f"{seed}:net"), self.trace, self.count)
+        self.network.pipe_bytes = rng.choice((1500, 256 << 10))
+        self.durable = rng.random() < 0.5
+        self.pace_s = rng.choice((0.5, 1.0, 2.0))
+        self.member_vanishes = rng.choice((0.0, 0.05, 0.2))
+        self.disk = SimDisk(Random(f"{seed}:disk"), lambda: self.process.clock.wall_ms())
+        self.disk.make_directories("/")
+        self.process = BrokerProcess(
+            str(seed), self.scheduler, self.network, self.disk, self._config(rng), self.trace, self.count
+        )
+        self.process.on_death = self._died
+        self.process.on_served = self._served
+        self.process.on_operation = self._operation
+        self.ledger = Ledger(self.count)
+        self.ledger.loses_nothing = self.durable
+        self.groups = GroupLedger(self.count)
+        self.topics = self._topics(rng)
+        self.clients: dict[str, tuple[SimLoop, Callable[[SimClient, Random], Coroutine[Any, Any, None]]]] = {}
+        self.is_stopping = False
+        self.is_healed = False
+        self.has_lost_power = False
+        self.needs_reboot = False
+        """After a failed fsync the kernel's pages are not to be trusted until the machine is started anew."""
+        self.had_disk_error = False
+        self.finals: dict[Place, tuple[int, int, Records]] = {}
+        self.committed: dict[tuple[str, Place], int] = {}
+        self.group_states: dict[str, str] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._loops: list[SimLoop] = []
+        self._violation: Violation | None = None
+        self._producer_ids = ProducerIdsAreNew(self)
+        self._failed_directory = FailedDirectory(self)
+        self._stepped: list[Checker] = [LogOrder(self), CrashKeeps(self), MetadataReplays(self)]
+        self.checkers: list[Checker] = [
+            *self._stepped,
+            self._failed_directory,
+            self._producer_ids,
+            DerivedState(self),
+            HistoryHolds(self),
+            CommitsSurvive(self),
+            GroupsSettle(self),
+        ]
+        self.nemesis = Nemesis(self, Random(f"{seed}:nemesis"))
+        self._admins: list[Admin] = []
+        self._armed: dict[str, Fault] = {}
+        self.scheduler.after_step = self._after_step
+
+    # The shape of a run
+
+    def _config(self, rng: Random) -> BrokerConfig:
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "listeners": "PLAINTEXT://broker:9092,CONTROLLER://broker:9093",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": rng.choice(("/data", "/data,/more")),
+            "offsets.topic.replication.factor": "1",
+            "offsets.topic.num.partitions": "2",
+            "offsets.topic.segment.bytes": "1048576",
+            "group.initial.rebalance.delay.ms": rng.choice(("0", "100")),
+            "group.min.session.timeout.ms": "100",
+            "log.retention.check.interval.ms": "700",
+            "log.flush.offset.checkpoint.interval.ms": rng.choice(("300", "2000")),
+            "log.flush.start.offset.checkpoint.interval.ms": "900",
+            "replica.high.watermark.checkpoint.interval.ms": "600",
+            "log.cleaner.backoff.ms": "400",
+            "log.segment.delete.delay.ms": rng.choice(("0", "1000")),
+            "metadata.log.max.record.bytes.between.snapshots": rng.choice(("800", "20971520")),
+            "max.incremental.fetch.session.cache.slots": "2",
+        }
+        if self.durable:
+            settings["log.flush.interval.messages"] = "1"
+        return BrokerConfig(settings)
+
+    def _topics(self, rng: Random) -> dict[str, tuple[int, dict[str, str]]]:
+        tiny = {
+            "internal.segment.bytes": rng.choice(("1200", "2500", "20000")),
+            "index.interval.bytes": rng.choice(("0", "150", "4096")),
+            "segment.index.bytes": rng.choice(("400", "4096")),
+        }
+        short = {"retention.bytes": rng.choice(("1500", "6000")), "retention.ms": rng.choice(("2000", "60000"))}
+        keyed = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.05", "delete.retention.ms": "500"}
+        return {
+            "log": (2, tiny | {"retention.ms": "-1"}),
+            "short": (1, tiny | short),
+            "keyed": (1, tiny | keyed),
+        }
+
+    def is_keyed(self, topic: str) -> bool:
+        return topic == "keyed"
+
+    def may_trim(self, topic: str) -> bool:
+        """Whether records may be removed from the topic's beginning."""
+        return topic == "short"
+
+    def count(self, what: str) -> None:
+        self.counts[what] += 1
+
+    # What goes wrong
+
+    def restart(self) -> None:
+        if not self.process.is_up:
+            if self.needs_reboot:
+                self.disk.power_loss(Random(f"{self.seed}:reboot:{self.process.life}"))
+                self.needs_reboot = False
+            self.process.start()
+
+    def kill(self) -> None:
+        if self.needs_reboot:
+            self.power_loss()
+        else:
+            self.process.kill()
+
+    def power_loss(self) -> None:
+        self.needs_reboot = False
+        self.process.power_loss()
+
+    def arm(self, name: str, fault: Fault) -> None:
+        self._armed[name] = fault
+        fault.on_strike = self._failed_directory.struck
+        self.disk.faults.append(fault)
+
+    def cure_disk(self) -> None:
+        self.disk.faults.clear()
+        self._armed.clear()
+
+    def kill_if_sick(self) -> None:
+        broker = self.process.broker
+        if self.process.is_serving and broker is not None and broker.partitions.dirs.any_offline:
+            self.trace("restarted for its disk")
+            self.kill()
+
+    def _struck(self) -> None:
+        """Looks which armed faults have struck since last asked."""
+        for name, fault in list(self._armed.items()):
+            if fault.times == 0 or (fault.times > 0 and fault.errno == 28 and fault.times < 20):
+                self.count(name)
+                self.trace("struck", name)
+                self.had_disk_error = True
+                if fault.effect is Effect.FAIL_SYNC_AND_DROP:
+                    self.needs_reboot = True
+                del self._armed[name]
+
+    # What the broker does
+
+    def _after_step(self, loop: SimLoop | None) -> None:
+        process = self.process
+        if self._armed:
+            self._struck()
+        if (loop is None or loop is process.loop) and process.is_serving and process.broker is not None:
+            for checker in self._stepped:
+                checker.after_step(process.broker)
+
+    def _died(self, how: str) -> None:
+        self._struck()
+        if self.needs_reboot:
+            how = "power loss"
+        if how == "power loss":
+            self.has_lost_power = True
+            if not self.durable:
+                self.groups.lost_power()
+        if how.startswith("cannot start"):
+            self.count("start failed on a sick disk")
+            if not self.disk.faults and not self.had_disk_error:
+                self._fail(Violation("the broker starts", how))
+        for checker in self.checkers:
+            checker.died(self.process.broker, how)
+
+    def _served(self, broker: Broker) -> None:
+        try:
+            for checker in self.checkers:
+                checker.served(broker)
+        except Violation as violation:
+            self._fail(violation)
+
+    def _operation(self, operation: str, path: str) -> None:
+        violation = self._failed_directory.check(operation, path)
+        if violation is not None:
+            self._fail(violation)
+
+    def _fail(self, violation: Violation) -> None:
+        if self._violation is None:
+            self._violation = violation
+
+    def given_producer_id(self, producer_id: int, epoch: int) -> None:
+        self._producer_ids.given(producer_id, epoch)
+
+    def reader_reset(self, place: Place, offset: int) -> None:
+        self.trace("reader out of range", f"{place[0]}-{place[1]}", offset)
+        if not self.may_trim(place[0]) and (self.durable or not self.has_lost_power):
+            raise Violation("a reader keeps its place", f"{offset} of {place} was read up to, and is out of range")
+
+    def may_be_gone(self, names: list[str]) -> bool:
+        return all(name.startswith("churn") for name in names)
+
+    def admin_topics(self) -> dict[str, bool | None]:
+        return self._admins[-1].topics if len(self._admins) == 1 else {}
+
+    # Clients
+
+    def _loop(self, name: str) -> SimLoop:
+        loop = make_loop(self.scheduler, Random(f"{self.seed}:client:{name}"), name, self.network)
+        self._loops.append(loop)
+        return loop
+
+    def add_client(self, name: str, work: Callable[[SimClient, Random], Coroutine[Any, Any, None]]) -> None:
+        loop = self._loop(name)
+        self.clients[name] = (loop, work)
+        client = SimClient(loop, name, ADDRESS)
+        self._tasks[name] = loop.create_task(self._watched(work(client, Random(f"{self.seed}:workload:{name}"))))
+
+    async def _watched(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except Violation as violation:
+            self._fail(violation)
+
+    def replace_client(self, name: str) -> None:
+        """It dies where it stands; another takes up its work under a new name."""
+        loop, work = self.clients.pop(name)
+        self.trace("client died", name)
+        loop.abandon()
+        self.network.process_died(loop)
+        del self._tasks[name]
+        self.add_client(f"{name}'", work)
+
+    def _add_clients(self) -> None:
+        rng = Random(f"{self.seed}:clients")
+        for index in range(rng.randint(1, 2)):
+            self._add_producer(f"idempotent{index}", "log", 2, idempotent=True)
+        if rng.random() < 0.6:
+            self._add_producer("plain", "log", 2, idempotent=False)
+        self._add_producer("shorter", "short", 1, idempotent=rng.random() < 0.7)
+        self._add_producer("keyed", "keyed", 1, idempotent=True)
+        for place in (("log", 0), ("short", 0)):
+            self._add_reader(f"reader-{place[0]}", place)
+        if rng.random() < 0.6:
+            for index in range(rng.randint(1, 3)):
+                self._add_member(f"member{index}", static=rng.random() < 0.3)
+        if rng.random() < 0.7:
+
+            def administer(client: SimClient, rng: Random) -> Coroutine[Any, Any, None]:
+                admin = Admin(self, client, rng)
+                self._admins.append(admin)
+                return admin.run()
+
+            self.add_client("admin", administer)
+
+    def _add_producer(self, name: str, topic: str, partitions: int, *, idempotent: bool) -> None:
+        self.add_client(
+            name, lambda client, rng: Producer(self, client, rng, topic, partitions, idempotent=idempotent).run()
+        )
+
+    def _add_reader(self, name: str, place: Place) -> None:
+        self.add_client(name, lambda client, rng: Reader(self, client, rng, place).run())
+
+    def _add_member(self, name: str, *, static: bool) -> None:
+        self.add_client(name, lambda client, rng: Member(self, client, rng, "group", "log", 2, static).run())
+
+    # A run
+
+    def run(self) -> Result:
+        enabled = gc.isenabled()
+        gc.disable()
+        previous = logging.root.manager.disable
+        logging.disable(logging.CRITICAL)
+        # What a dead process had begun and never ran is nobody's mistake.
+        quiet = warnings.catch_warnings()
+        quiet.__enter__()
+        warnings.simplefilter("ignore", RuntimeWarning)
+        try:
+            self._run()
+        except Violation as violation:
+            self._fail(violation)
+        finally:
+            self._end()
+            quiet.__exit__(None, None, None)
+            logging.disable(previous)
+            if enabled:
+                gc.enable()
+        return Result(self.seed, self.counts, self._trace.digest, self._violation, self._trace.story())
+
+    def _run(self) -> None:
+        self.process.format()
+        self.process.start()
+        self._until(lambda: self.process.is_serving, 10, "the broker starts")
+        self._wait(self._create_topics(), 20, "topics can be created")
+        self._add_clients()
+        self.nemesis.begin()
+        self.scheduler.run_until(self._is_decided, self.scheduler.now + SAFETY_S)
+        self._check()
+        self._heal()
+        self.is_stopping = True
+        self._until(lambda: all(task.done() for task in self._tasks.values()), LIVENESS_S, "P12 clients finish")
+        self._wait(self._watch_groups(), LIVENESS_S, "G9 the coordinator answers")
+        self._restart_once_more()
+        self._wait(self._read_everything(), LIVENESS_S, "P12 what is there can be read")
+        assert self.process.broker is not None
+        for checker in self.checkers:
+            checker.at_end(self.process.broker)
+        self.counts["acknowledged"] += self.ledger.acked_count
+        self.counts["read"] += self.ledger.read_count
+
+    def _is_decided(self) -> bool:
+        return self._violation is not None
+
+    def _check(self) -> None:
+        if self._violation is not None:
+            raise self._violation
+        for failure in self.scheduler.failures:
+            raise Violation("nothing fails unnoticed", failure)
+        for name, task in self._tasks.items():
+            error = task.exception() if task.done() and not task.cancelled() else None
+            if error is not None:
+                raise AssertionError(f"the workload of {name} failed") from error
+
+    def _until(self, is_over: Callable[[], bool], seconds: float, promise: str) -> None:
+        done = self.scheduler.run_until(lambda: is_over() or self._violation is not None, self.scheduler.now + seconds)
+        self._check()
+        if not done:
+            waiting = [name for name, task in self._tasks.items() if not task.done()]
+            raise Violation(promise, f"not within {seconds} s of simulated time; waiting: {waiting}")
+
+    def _wait(self, work: Coroutine[Any, Any, None], seconds: float, promise: str) -> None:
+        task = self._loop("observer").create_task(work)
+        self._until(task.done, seconds, promise)
+        task.result()
+
+    async def _create_topics(self) -> None:
+        client = SimClient(self._loops[-1], "observer", ADDRESS)
+        for name, (partitions, configs) in self.topics.items():
+            code = await create_topic(client, name, partitions, configs)
+            assert code == ErrorCode.NONE, (name, code)
+        client.close()
+
+    def _heal(self) -> None:
+        self.trace("heal")
+        self.nemesis.is_over = True
+        self.network.heal()
+        self.cure_disk()
+        process = self.process
+        process.crash_after = None
+        faults = process.controller_faults
+        faults.delay_share = faults.drop_share = faults.repeat_share = faults.lose_answer_share = 0.0
+        if process.loop is not None and process.loop.is_paused:
+            process.loop.resume()
+        if process.is_up and (self.needs_reboot or self.had_disk_error):
+            self.kill()
+        self._until(lambda: process.is_serving or not process.is_up, 30, "the broker starts or stops")
+        if process.is_stopping:
+            self._until(lambda: not process.is_up, 30, "the broker stops")
+        self.restart()
+        self._until(lambda: process.is_serving, 30, "the broker starts")
+        self.is_healed = True
+
+    def _restart_once_more(self) -> None:
+        how = Random(f"{self.seed}:last").choice(("stop", "kill", "power loss", "nothing"))
+        self.trace("last", how)
+        if how == "stop":
+            self.process.stop()
+            self._until(lambda: not self.process.is_up, 60, "the broker stops")
+        elif how == "kill":
+            self.process.kill()
+        elif how == "power loss":
+            self.process.power_loss()
+        if how != "nothing":
+            self.process.start()
+            self._until(lambda: self.process.is_serving, 30, "the broker starts")
+
+    async def _read_everything(self) -> None:
+        client = SimClient(self._loops[-1], "observer", ADDRESS)
+        await self._all_visible()
+        for topic, (partitions, _) in self.topics.items():
+            for partition in range(partitions):
+                self.finals[topic, partition] = await read_all(client, (topic, partition))
+        wanted = {(commit.group, commit.place): None for commit in self.groups.commits}
+        for group, place in wanted:
+            self.committed[group, place] = await self._fetch_committed(client, group, place)
+
+    async def _all_visible(self) -> None:
+        """Waits until the high watermarks, which a restart may set back, have caught up."""
+        broker = self.process.broker
+        assert broker is not None
+        for _ in range(100):
+            behind = [each for each in broker.partitions if each.high_watermark < each.log.log_end]
+            if not behind:
+                return
+            await asyncio.sleep(0.05)
+        raise Violation("P12 what is there can be read", f"the high watermarks of {behind} do not reach their ends")
+
+    async def _fetch_committed(self, client: SimClient, group: str, place: Place) -> int:
+        for _ in range(100):
+            try:
+                await find_coordinator(client, group)
+                found = await fetch_committed(client, group, *place)
+                if found is not None:
+                    return found
+            except NoAnswer:
+                pass
+            await asyncio.sleep(0.1)
+        raise Violation("G9 the coordinator answers", f"the offsets of {group} cannot be read")
+
+    async def _watch_groups(self) -> None:
+        client = SimClient(self._loops[-1], "observer", ADDRESS)
+        for group in dict.fromkeys(commit.group for commit in self.groups.commits):
+            self.group_states[group] = await self._settled_state(client, group)
+        client.close()
+
+    async def _settled_state(self, client: SimClient, group: str) -> str:
+        state = ""
+        for _ in range(20):
+            with contextlib.suppress(NoAnswer):
+                await find_coordinator(client, group)
+                state = await describe_state(client, group)
+                if state in ("Stable", "Empty", "Dead"):
+                    break
+            await asyncio.sleep(1)
+        return state
+
+    def _end(self) -> None:
+        """Lets go of everything, without a word about what was abandoned."""
+        if self.process.loop is not None:
+            self.process.loop.abandon()
+        for loop in self._loops:
+            loop.abandon()
+        hook, sys.unraisablehook = sys.unraisablehook, lambda unraisable: None
+        try:
+            for loop in [*self._loops, *self.process.past_loops]:
+                loop.abandoned.clear()
+            self._tasks.clear()
+            self.clients.clear()
+        finally:
+            sys.unraisablehook = hook
+
+
+def run_seed(seed: int, trace_file: IO[str] | None = None) -> Result:
+    return World(seed, trace_file).run()

@@ -1,0 +1,297 @@
+"""Bugs that others had, put back into our code: each replaces one safeguard, and the simulator must notice.
+
+Interpreted only: a compiled module takes no notice of a replaced function, so each mutation also says that it was
+reached.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from mainstem.broker.drivers import compaction
+from mainstem.broker.partition import Partition
+from mainstem.core.group import machine
+from mainstem.core.group.classic import COMPLETING_REBALANCE
+from mainstem.core.group.machine import GroupMachine
+from mainstem.core.group.rebalance import Rebalancing
+from mainstem.core.group.store import GroupStore
+from mainstem.core.log.epochs import LeaderEpochs
+from mainstem.core.log.producers import ProducerStates
+from mainstem.protocol.errors import ErrorCode, RemoteError
+from mainstem.sim.loop import ProcessDied
+from mainstem.storage import checkpoint, log_directory
+from mainstem.storage.clean_shutdown import NAME, UNCLEAN, parse_marker
+from mainstem.storage.errors import StorageError
+from mainstem.storage.log import Log
+from mainstem.storage.readable_log import ReadableLog
+
+Reached = Callable[[], None]
+Patch = Callable[[pytest.MonkeyPatch, Reached], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    bug: str
+    what: str
+    patch: Patch
+    invariants: tuple[str, ...]
+    """The promises that may be found broken, by how they begin."""
+    seeds_max: int
+    first_seed: int = 0
+
+
+def _state_before_write(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """KAFKA-6683: what the producer did is noted before it is written, and before a roll takes a snapshot."""
+
+    def append(
+        self: Log, valid: Any, marker: Any, base_offset: int, last_offset: int, leader_epoch: int, now_ms: int
+    ) -> None:
+        reached()
+        if leader_epoch > self.epochs.latest:
+            self.epochs.assign(leader_epoch, base_offset)
+        self._apply_producer(valid.batch, marker, base_offset, last_offset, valid.max_timestamp)
+        self._roll_if_needed(valid.size, valid.max_timestamp, last_offset, now_ms)
+        segment = self._active
+        position = segment.write(valid.buffers(base_offset, leader_epoch), valid.size)
+        self._segments.grew(valid.size)
+        self.log_end = last_offset + 1
+        self.producers.states.end_offset = self.log_end
+        segment.index_written(base_offset, last_offset, valid.max_timestamp, position, valid.size)
+
+    patch.setattr(Log, "_append_valid", append)
+
+
+def _appends_after_error(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """KAFKA-10778: a failed write is reported, and the next one is tried as if nothing had been."""
+
+    def fail(self: ReadableLog, error: Exception) -> StorageError:
+        reached()
+        return error if isinstance(error, StorageError) else StorageError(self.directory, str(error))
+
+    def failed(self: Partition, error: StorageError) -> RemoteError:
+        return RemoteError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+
+    patch.setattr(ReadableLog, "fail", fail)
+    patch.setattr(Partition, "_failed", failed)
+
+
+def _end_moves_after_index(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """KAFKA-7866: the log end moves only after the index was written; where that fails an offset is given twice."""
+
+    def append(
+        self: Log, valid: Any, marker: Any, base_offset: int, last_offset: int, leader_epoch: int, now_ms: int
+    ) -> None:
+        if leader_epoch > self.epochs.latest:
+            self.epochs.assign(leader_epoch, base_offset)
+        self._roll_if_needed(valid.size, valid.max_timestamp, last_offset, now_ms)
+        segment = self._active
+        position = segment.write(valid.buffers(base_offset, leader_epoch), valid.size)
+        self._segments.grew(valid.size)
+        try:
+            segment.index_written(base_offset, last_offset, valid.max_timestamp, position, valid.size)
+        except ProcessDied:
+            reached()
+            raise
+        except OSError as error:
+            reached()
+            raise RemoteError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        self.log_end = last_offset + 1
+        self._apply_producer(valid.batch, marker, base_offset, last_offset, valid.max_timestamp)
+
+    patch.setattr(Log, "_append_valid", append)
+
+
+def _no_epoch_zero(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """KAFKA-10432: epoch 0 is left out when epochs are noted."""
+    original = LeaderEpochs.assign
+
+    def assign(self: LeaderEpochs, epoch: int, start_offset: int) -> bool:
+        if epoch == 0:
+            reached()
+            return False
+        return original(self, epoch, start_offset)
+
+    patch.setattr(LeaderEpochs, "assign", assign)
+
+
+def _marker_stays(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """KAFKA-10471: the marker of a clean stop outlives the start, so that a crash later looks clean."""
+
+    def take(fs: Any, folder: str) -> Any:
+        path = f"{folder}/{NAME}"
+        if not fs.exists(path):
+            return UNCLEAN
+        reached()
+        return parse_marker(checkpoint.read_file(fs, path))
+
+    patch.setattr(log_directory, "take_marker", take)
+
+
+def _checkpoint_not_synced(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """KAFKA-9892: a checkpoint is renamed into place before its bytes are on disk."""
+
+    def write(fs: Any, path: str, data: bytes) -> None:
+        reached()
+        file = fs.open(path + checkpoint.TEMPORARY_SUFFIX, create=True)
+        file.truncate(0)
+        file.write_at(0, [data])
+        file.close()
+        fs.rename(path + checkpoint.TEMPORARY_SUFFIX, path)
+        fs.sync_directory(checkpoint.parent_of(path))
+
+    patch.setattr(checkpoint, "write_file_durably", write)
+
+
+def _directory_not_synced(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """KAFKA-3968: a new segment's name is not synced, so that a power loss takes the whole file."""
+    original = Log._add_segment
+
+    def add(self: Log, base_offset: int, now_ms: int) -> None:
+        reached()
+        real = self._fs
+
+        class NoDirectorySync:
+            def __getattr__(self, name: str) -> Any:
+                return getattr(real, name)
+
+            def sync_directory(self, path: str) -> None:
+                """Forgotten."""
+
+        self._fs = NoDirectorySync()  # type: ignore[assignment]
+        try:
+            original(self, base_offset, now_ms)
+        finally:
+            self._fs = real
+
+    patch.setattr(Log, "_add_segment", add)
+
+
+def _recovery_point_not_written(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Our own: the recovery point on disk is older than what was compacted, and the gap is taken for a loss."""
+
+    async def write(self: compaction.Compaction, topic: str, index: int) -> None:
+        reached()
+
+    patch.setattr(compaction.Compaction, "_write_recovery_points", write)
+
+
+def _strict_replay(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """KAFKA-17306: a tombstone for what is not there is taken for a broken log."""
+    original = GroupStore.replay
+
+    def replay(self: GroupStore, raw_key: bytes, raw_value: bytes | None, producer_id: int = -1) -> None:
+        if raw_value is None:
+            before = (dict(self.metadata), {group: dict(each) for group, each in self.offsets.items()})
+            original(self, raw_key, raw_value, producer_id)
+            if before == (self.metadata, self.offsets):
+                reached()
+                raise RemoteError(ErrorCode.CORRUPT_MESSAGE, "a tombstone for nothing")
+            return
+        original(self, raw_key, raw_value, producer_id)
+
+    patch.setattr(GroupStore, "replay", replay)
+
+
+def _no_sync_timer(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """KAFKA-12890: who joined and then went silent is waited for without end."""
+
+    def sync_time_is_up(self: Rebalancing, out: Any, group: Any) -> None:
+        reached()
+
+    original = Rebalancing._session_is_over
+
+    def session_is_over(self: Rebalancing, out: Any, group: Any, member_id: str) -> None:
+        if group.state is COMPLETING_REBALANCE:
+            reached()
+            return
+        original(self, out, group, member_id)
+
+    patch.setattr(Rebalancing, "_sync_time_is_up", sync_time_is_up)
+    patch.setattr(Rebalancing, "_session_is_over", session_is_over)
+
+
+def _no_dedupe(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Redpanda #3039: a batch that comes again is not recognized."""
+
+    def find(self: ProducerStates, producer_id: int, epoch: int, first: int, last: int) -> None:
+        reached()
+
+    patch.setattr(ProducerStates, "find_duplicate", find)
+    patch.setattr(ProducerStates, "may_be_older_duplicate", lambda self, producer_id, epoch, last: False)
+
+
+def _dedupe_by_overwriting(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """A batch that comes again is appended again: neither recognized nor refused."""
+    _no_dedupe(patch, lambda: None)
+
+    def check(self: ProducerStates, producer: Any, epoch: int, first_sequence: int) -> None:
+        reached()
+
+    patch.setattr(ProducerStates, "_check_sequence", check)
+
+
+def _deletion_forgotten(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Redpanda #4900: the deletion of a group is not written down."""
+    original = GroupMachine.delete_group
+
+    def delete(self: GroupMachine, ticket: Any, group_id: str, now_ms: int) -> Any:
+        out = original(self, ticket, group_id, now_ms)
+        if out.records:
+            reached()
+            for record in out.records:
+                self.replay(record.key, None)
+            self.keep()
+            out.records.clear()
+        return out
+
+    patch.setattr(machine.GroupMachine, "delete_group", delete)
+
+
+def _ack_before_sync(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """NATS 2.12.1: acknowledged at once, synced later, whatever the setting says."""
+
+    def wrote(self: Partition) -> None:
+        reached()
+        log, leader = self.log, self.leader
+        if leader is not None and leader.wrote(log.log_end):
+            self._advance(leader.high_watermark)
+
+    patch.setattr(Partition, "_wrote", wrote)
+
+
+MUTATIONS = (
+    Mutation("KAFKA-6683", "producer state changes before the write", _state_before_write, ("D6", "T1", "lost"), 30),
+    Mutation(
+        "KAFKA-7866",
+        "the end moves after the index",
+        _end_moves_after_index,
+        ("D5", "inconsistent", "duplicate", "lost", "D3", "T1", "P1", "D6", "nothing fails"),
+        300,
+    ),
+    Mutation("KAFKA-10778", "appends after a failed write", _appends_after_error, ("D5",), 200),
+    Mutation("KAFKA-10432", "epoch 0 is left out", _no_epoch_zero, ("P9", "D6"), 5),
+    Mutation(
+        "KAFKA-10471",
+        "a crash looks like a clean stop",
+        _marker_stays,
+        ("D3", "P1", "lost", "D6", "the broker", "P12"),
+        100,
+    ),
+    Mutation(
+        "KAFKA-9892",
+        "checkpoints are not synced",
+        _checkpoint_not_synced,
+        ("the broker starts", "D3", "lost", "P12"),
+        100,
+    ),
+    Mutation("KAFKA-3968", "directories are not synced", _directory_not_synced, ("D3", "P1", "lost", "D6"), 60),
+    Mutation("KAFKA-17306", "replay expects what compaction removed", _strict_replay, ("G9", "G4"), 300),
+    Mutation("KAFKA-12890", "stuck in CompletingRebalance", _no_sync_timer, ("G9", "P12"), 100),
+    Mutation("Redpanda #3039", "no memory of batches", _no_dedupe, ("T1",), 30),
+    Mutation("duplicates", "batches are appended again", _dedupe_by_overwriting, ("duplicate", "T1"), 30),
+    Mutation("Redpanda #4900", "a deleted group comes back", _deletion_forgotten, ("G4",), 200),
+    Mutation("NATS 2.12.1", "acknowledged before it is synced", _ack_before_sync, ("P1", "D3", "lost"), 60),
+    Mutation("compaction and recovery", "a gap is taken for a loss", _recovery_point_not_written, ("D3",), 60),
+)

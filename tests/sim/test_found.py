@@ -1,0 +1,91 @@
+"""What the simulator found in our own code, told as small stories (docs/track-record.md)."""
+
+from random import Random
+
+import pytest
+
+from mainstem.broker.config import BrokerConfig
+from mainstem.build_info import build_name
+from mainstem.protocol.builder import BatchBuilder
+from mainstem.protocol.messages.k00_produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from mainstem.sim.admin import create_topic
+from mainstem.sim.broker_process import BrokerProcess
+from mainstem.sim.client import SimClient
+from mainstem.sim.disk import SimDisk
+from mainstem.sim.faults import Effect, Fault
+from mainstem.sim.loop import Scheduler, make_loop
+from mainstem.sim.network import Network
+from mainstem.storage.errors import StorageError
+
+pytestmark = pytest.mark.skipif(build_name() != "interpreted", reason="the simulator runs the interpreted broker")
+
+
+class Machine:
+    """One broker, one client, nothing that goes wrong by itself."""
+
+    def __init__(self) -> None:
+        self.scheduler = Scheduler(Random(1))
+        self.disk = SimDisk(Random(1))
+        network = Network(self.scheduler, Random(1), lambda *event: None, lambda what: None)
+        config = BrokerConfig(
+            {
+                "process.roles": "broker,controller",
+                "node.id": "1",
+                "listeners": "PLAINTEXT://broker:9092,CONTROLLER://broker:9093",
+                "controller.listener.names": "CONTROLLER",
+                "log.dirs": "/data",
+                "log.cleaner.backoff.ms": "100",
+            }
+        )
+        self.process = BrokerProcess(
+            "1", self.scheduler, network, self.disk, config, lambda *event: None, lambda what: None
+        )
+        self.loop = make_loop(self.scheduler, Random(1), "client", network)
+        self.client = SimClient(self.loop, "client", ("broker", 9092))
+        self.process.format()
+        self.start()
+
+    def start(self) -> None:
+        self.process.start()
+        self.scheduler.run_until(lambda: self.process.is_serving or not self.process.is_up, self.scheduler.now + 60)
+
+    def run(self, seconds: float) -> None:
+        self.scheduler.run_until(lambda: False, self.scheduler.now + seconds)
+
+    async def fill(self, topic: str, batches: int) -> None:
+        configs = {"cleanup.policy": "compact", "internal.segment.bytes": "300", "min.cleanable.dirty.ratio": "0.01"}
+        await create_topic(self.client, topic, 1, configs)
+        for number in range(batches):
+            builder = BatchBuilder()
+            builder.append(1_700_000_000_000, b"key", b"value %d" % number)
+            data = PartitionProduceData(index=0, records=builder.build())
+            topics = [TopicProduceData(name=topic, partition_data=[data])]
+            await self.client.ask(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=topics), 9, ProduceResponse)
+
+
+def test_a_compacted_log_is_whole_after_a_kill() -> None:
+    """Compaction had gone past the recovery point that was written down, and recovery cut the log at its gap."""
+    machine = Machine()
+    filling = machine.loop.create_task(machine.fill("table", 30))
+    assert machine.scheduler.run_until(filling.done, 60)
+    machine.run(2)
+    assert machine.process.broker is not None
+    before = machine.process.broker.partitions.find("table", 0).log
+    assert before.segments[0].size < 10 * 80, "it was not compacted"
+    machine.process.kill()
+    machine.start()
+    assert machine.process.broker.partitions.find("table", 0).log.log_end == before.log_end == 30
+
+
+def test_a_start_on_a_failed_metadata_disk_says_so() -> None:
+    machine = Machine()
+    machine.process.kill()
+    machine.disk.faults.append(Fault(Effect.FAIL, "write", "__cluster_metadata", times=-1))
+    machine.start()
+    assert not machine.process.is_up
+    assert isinstance(machine.process.start_error, OSError | StorageError)

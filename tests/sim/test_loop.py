@@ -1,0 +1,89 @@
+"""Simulated time and processes: what the product's code may rely on, and what a death does not do."""
+
+import asyncio
+from random import Random
+
+import pytest
+
+from mainstem.sim.loop import Scheduler, SimLoop, make_loop
+
+
+def scheduler() -> tuple[Scheduler, SimLoop]:
+    made = Scheduler(Random(1))
+    return made, make_loop(made, Random(2), "process")
+
+
+def test_time_passes_only_while_everybody_waits() -> None:
+    world, loop = scheduler()
+
+    async def nap() -> float:
+        await asyncio.sleep(3600)
+        return loop.time()
+
+    task = loop.create_task(nap())
+    assert world.run_until(task.done, 4000)
+    assert task.result() == pytest.approx(3600)
+
+
+def test_callbacks_keep_their_order() -> None:
+    world, loop = scheduler()
+    seen: list[int] = []
+    for number in range(10):
+        loop.call_soon(seen.append, number)
+    world.run_until(lambda: len(seen) == 10, 1)
+    assert seen == list(range(10))
+
+
+def test_a_process_that_dies_runs_no_finally() -> None:
+    world, loop = scheduler()
+    seen: list[str] = []
+
+    async def work() -> None:
+        try:
+            seen.append("began")
+            await asyncio.sleep(10)
+        finally:
+            seen.append("cleaned up")
+
+    loop.create_task(work())
+    world.run_until(lambda: bool(seen), 5)
+    loop.abandon()
+    world.run_until(lambda: False, 100)
+    assert seen == ["began"]
+
+
+def test_a_paused_process_goes_on_where_it_was() -> None:
+    world, loop = scheduler()
+
+    async def work() -> float:
+        await asyncio.sleep(1)
+        return loop.time()
+
+    task = loop.create_task(work())
+    loop.pause()
+    world.later(5, loop.resume)
+    assert world.run_until(task.done, 10)
+    assert task.result() >= 5
+
+
+def test_what_a_thread_does_happens_at_one_moment_and_is_known_later() -> None:
+    world, loop = scheduler()
+
+    async def work() -> tuple[float, float]:
+        return await loop.run_in_executor(None, loop.time), loop.time()
+
+    task = loop.create_task(work())
+    assert world.run_until(task.done, 1)
+    ran, known = task.result()
+    assert 0 < ran < known
+
+
+def test_a_loop_that_never_waits_is_an_error() -> None:
+    world, loop = scheduler()
+
+    def again() -> None:
+        loop.call_soon(again)
+
+    loop.call_soon(again)
+    with pytest.raises(AssertionError, match="without ever waiting"):
+        world.run_until(lambda: False, 1)

@@ -1,0 +1,89 @@
+"""The simulated network: slow, cut and reset, but never out of order."""
+
+import asyncio
+from random import Random
+
+from mainstem.sim.loop import Scheduler, make_loop
+from mainstem.sim.network import Network
+
+
+class Receiver(asyncio.Protocol):
+    def __init__(self) -> None:
+        self.data = b""
+        self.lost = False
+
+    def data_received(self, data: bytes) -> None:
+        self.data += data
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.lost = True
+
+
+class Pair:
+    """A server that listens, and a client that is connected to it."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self.scheduler = Scheduler(Random(seed))
+        self.counts: list[str] = []
+        self.network = Network(self.scheduler, Random(seed), lambda *event: None, self.counts.append)
+        self.server_loop = make_loop(self.scheduler, Random(seed), "server", self.network)
+        self.client_loop = make_loop(self.scheduler, Random(seed), "client", self.network)
+        self.received = Receiver()
+        self.answered = Receiver()
+        task = self.client_loop.create_task(self._connect())
+        assert self.scheduler.run_until(task.done, 1)
+        self.transport: asyncio.Transport = task.result()
+
+    async def _connect(self) -> asyncio.Transport:
+        await self.network.listen(self.server_loop, lambda: self.received, "server", 1, True)
+        transport, _ = await self.client_loop.create_connection(lambda: self.answered, "server", 1)
+        assert isinstance(transport, asyncio.Transport)
+        return transport
+
+    def run(self, seconds: float) -> None:
+        self.scheduler.run_until(lambda: False, self.scheduler.now + seconds)
+
+
+def test_bytes_arrive_in_order_however_slow_they_are() -> None:
+    for seed in range(20):
+        pair = Pair(seed)
+        pair.network.faults.slow_share = 0.5
+        pair.network.faults.split_share = 0.5
+        sent = b"".join(bytes([number]) * 50 for number in range(100))
+        for at in range(0, len(sent), 50):
+            pair.transport.write(sent[at : at + 50])
+        pair.run(100)
+        assert pair.received.data == sent
+
+
+def test_a_cut_holds_bytes_and_loses_none() -> None:
+    pair = Pair()
+    pair.network.cut("client", "server", 5)
+    pair.transport.write(b"late")
+    pair.run(4)
+    assert pair.received.data == b""
+    pair.run(2)
+    assert pair.received.data == b"late"
+
+
+def test_a_late_request_arrives_after_its_client_has_given_it_up() -> None:
+    pair = Pair()
+    pair.network.faults.zombie_share = 1.0
+    pair.transport.write(b"zombie")
+    pair.run(0.01)
+    assert pair.answered.lost
+    pair.run(10)
+    assert pair.received.data == b"zombie"
+    assert pair.received.lost
+
+
+def test_nothing_gets_through_after_a_lost_answer() -> None:
+    pair = Pair()
+    pair.network.faults.lose_answer_share = 1.0
+    server = pair.network.connections[1][1]
+    server.write(b"first")
+    pair.network.faults.lose_answer_share = 0.0
+    server.write(b"second")
+    pair.run(1)
+    assert pair.answered.data == b""
+    assert pair.answered.lost
