@@ -66,10 +66,6 @@ class LogDirectory:
                     self.partitions[folder.topic, folder.partition] = f"{self.path}/{name}"
         return self.previous_stop
 
-    def sync(self) -> None:
-        """Makes the names of the folders in it durable. Blocks."""
-        self._fs.sync_directory(self.path)
-
     def next_number(self) -> int:
         """Numbers what is collected for checkpoint files, so that an older one never replaces a newer one."""
         self._number += 1
