@@ -236,3 +236,29 @@ def test_pipelined_produces_keep_their_order(tmp_path: Path) -> None:
         assert BatchView(found.records or b"", 0).base_offset == 0
 
     run_with_node(tmp_path, scenario)
+
+
+def test_a_topic_and_a_partition_are_answered_once_however_often_their_offsets_are_asked_for(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("t")
+        await peer.produce("t", b"x")
+
+        async def ask(*asked: tuple[str, list[int]]) -> list[tuple[str, list[tuple[int, int]]]]:
+            topics = [
+                ListOffsetsTopic(
+                    name=name, partitions=[ListOffsetsPartition(partition_index=at, timestamp=-1) for at in indexes]
+                )
+                for name, indexes in asked
+            ]
+            request = ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=topics)
+            answer = await peer.ask(request, 7, ListOffsetsResponse)
+            return [
+                (one.name, [(each.partition_index, each.error_code) for each in one.partitions])
+                for one in answer.topics
+            ]
+
+        assert await ask(("t", [0]), ("t", [7])) == [("t", [(0, 0), (7, 3)])]
+        assert await ask(("t", [0, 0]), ("u", [1])) == [("t", [(0, 42)]), ("u", [(1, 3)])]
+        assert await ask(("t", [0]), ("t", [0])) == [("t", [(0, 42)])]
+
+    run_with_node(tmp_path, scenario)

@@ -4,6 +4,8 @@ import asyncio
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from mainstem.broker.app import Broker
 from mainstem.sim.disk import SimDisk
 from mainstem.storage.posix import PosixFileSystem
@@ -70,3 +72,19 @@ def test_folders_that_a_crash_left_without_their_metadata_are_made_anew() -> Non
         await node.stop()
 
     asyncio.run(asyncio.wait_for(story(), 30))
+
+
+def test_a_log_line_tells_of_many_partitions_at_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        caplog.set_level("INFO", "mainstem")
+        caplog.clear()
+        await create(peer, "big", PARTITIONS)
+        await until("all are here", lambda: len(node.partitions) == PARTITIONS)
+        await delete(peer, "big")
+        await until("all are gone", lambda: node.partitions.dirs.directory_of("big", 0) is None)
+
+    run_with_node(tmp_path, scenario)
+    lines = [record for record in caplog.records if record.name == "mainstem.broker.partitions"]
+    assert [record.getMessage() for record in lines] == ["created partitions", "deleted partitions"]
+    assert {record.__dict__["count"] for record in lines} == {PARTITIONS}
+    assert {record.__dict__["partitions"] for record in lines} == {"big-0,big-1,big-2,…"}

@@ -44,6 +44,14 @@ _DELETED_TOGETHER = 256
 _FLUSHED_TOGETHER = 64
 """How many logs are flushed at a time at the stop."""
 
+_NAMED_MAX = 3
+
+
+def _named(keys: list[Key]) -> str:
+    """The first few, for a log line: one line tells of thousands."""
+    names = [f"{topic}-{index}" for topic, index in keys[:_NAMED_MAX]]
+    return ",".join(names) + (",…" if len(keys) > _NAMED_MAX else "")
+
 
 class Partitions:
     def __init__(
@@ -169,14 +177,18 @@ class Partitions:
         for count, _ in enumerate(self.dirs.load(self._clock.wall_ms(), self._assigned_directory)):
             if count % 16 == 15:
                 await asyncio.sleep(0)
+        strays: list[Key] = []
         for topic, index in list(self.dirs.logs):
             state = image.topics.get(topic)
             known = state is not None and index in state.partitions
             if not known or (state is not None and self.dirs.topic_id(topic, index) != state.topic_id):
-                log.warning(
-                    "set aside a folder that the metadata does not know", extra={"partition": f"{topic}-{index}"}
-                )
+                strays.append((topic, index))
                 self.dirs.set_stray(topic, index)
+        if strays:
+            log.warning(
+                "set aside folders that the metadata does not know",
+                extra={"count": len(strays), "partitions": _named(strays)},
+            )
         for (topic, index), reason in self.dirs.failed_logs.items():
             log.error("a log is offline: %s", reason, extra={"partition": f"{topic}-{index}"})
         if not all(directory.previous_stop.clean for directory in self.dirs.directories):
@@ -256,19 +268,27 @@ class Partitions:
     async def _create(self, here: list[tuple[TopicState, int]]) -> None:
         """Makes the logs that should be here and are nowhere, all together; what blocks is done in threads."""
         wanted: list[NewPartition] = []
+        refused: list[Key] = []
         for topic, index in here:
             if self.dirs.directory_of(topic.name, index) is None:
                 try:
                     self.dirs.check_may_create(topic.name, index, topic.partitions[index].partition_epoch == 0)
-                except StorageError as error:
-                    log.error("cannot keep a partition: %s", error, extra={"partition": f"{topic.name}-{index}"})
+                except StorageError:
+                    refused.append((topic.name, index))
                 else:
                     wanted.append(NewPartition(topic.name, index, topic.topic_id))
+        if refused:
+            log.error(
+                "partitions may be in a log directory that is offline, and are not created elsewhere",
+                extra={"count": len(refused), "partitions": _named(refused)},
+            )
+        created = [new.key for new in wanted]
         while wanted:
             try:
                 jobs = self.dirs.begin_create(wanted)
             except StorageError as error:
-                log.error("cannot keep partitions: %s", error, extra={"partitions": len(wanted)})
+                names = _named([new.key for new in wanted])
+                log.error("cannot keep partitions: %s", error, extra={"count": len(wanted), "partitions": names})
                 return
             wanted = []
             running = [(job, self._loop.run_in_executor(None, job.run)) for job in jobs]
@@ -282,6 +302,8 @@ class Partitions:
                         wanted.append(new)
                     if count % _SLICE == _SLICE - 1:
                         await asyncio.sleep(0)
+        if created:
+            log.info("created partitions", extra={"count": len(created), "partitions": _named(created)})
 
     def _no_longer_here(self, delta: ImageDelta) -> list[tuple[str, bytes, int]]:
         gone = [
@@ -314,6 +336,8 @@ class Partitions:
                     self.directory_failed(deletion.directory, error)
                 else:
                     self.dirs.finish_delete(deletion, self._clock.wall_ms())
+        if keys:
+            log.info("deleted partitions", extra={"count": len(keys), "partitions": _named(keys)})
 
     def _reconfigure(self, topic: str) -> None:
         state = self.image.topics.get(topic)

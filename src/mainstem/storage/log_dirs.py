@@ -142,21 +142,6 @@ class Moved(Generic[LogT]):
     old_folder: str
 
 
-@dataclass(frozen=True, slots=True)
-class Preparation:
-    """A folder that is made for a new partition before `create` opens it."""
-
-    fs: FileSystem
-    directory: LogDirectory
-    folder: str
-    topic_id: bytes
-
-    def run(self) -> None:
-        """Blocks; OSError where the directory is to go offline. The folder's own name is `create`'s to sync."""
-        self.fs.make_directory(self.folder)
-        write_topic_id(self.fs, self.folder, self.topic_id)
-
-
 class LogDirs(Generic[LogT]):
     def __init__(
         self,

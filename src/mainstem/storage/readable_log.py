@@ -15,7 +15,7 @@ from mainstem.storage.producer_store import ProducerStore
 from mainstem.storage.reading import ReadJob, Slice, empty_slice
 from mainstem.storage.segment import Segment
 from mainstem.storage.segments import Segments
-from mainstem.storage.timestamps import TimestampedOffset, TimestampJob, find_max_timestamp
+from mainstem.storage.timestamps import TimestampedOffset, TimestampJob
 from mainstem.storage.txn_index import AbortedTransaction
 
 
@@ -174,7 +174,14 @@ class ReadableLog:
 
     def offset_for_timestamp(self, timestamp: i64, upper_bound: i64) -> TimestampedOffset | None:
         """`begin_find` and all that follows, blocking where it must."""
-        step: TimestampJob | TimestampedOffset | None = self.begin_find(timestamp, upper_bound)
+        return self._run_find(self.begin_find(timestamp, upper_bound))
+
+    def max_timestamp(self) -> TimestampedOffset | None:
+        """`begin_find_max` and all that follows, blocking where it must."""
+        return self._run_find(self.begin_find_max())
+
+    def _run_find(self, job: TimestampJob | None) -> TimestampedOffset | None:
+        step: TimestampJob | TimestampedOffset | None = job
         while isinstance(step, TimestampJob):
             step.run()
             step = self.finish_find(step)
@@ -185,6 +192,21 @@ class ReadableLog:
         if self.failure is not None:
             raise self.failure
         return self._find_from(0, timestamp, upper_bound)
+
+    def begin_find_max(self) -> TimestampJob | None:
+        """Looks for the first record with the largest timestamp; None where no record has one."""
+        if self.failure is not None:
+            raise self.failure
+        best: Segment | None = None
+        largest: i64 = -1
+        try:
+            for segment in self._segments.all():
+                if segment.size > 0 and segment.max_timestamp > largest:
+                    best = segment
+                    largest = segment.max_timestamp
+            return None if best is None else TimestampJob(best, largest, 0, self.log_end, self._generation)
+        except OSError as error:
+            raise self.fail(error) from error
 
     def _find_from(self, at: i64, timestamp: i64, upper_bound: i64) -> TimestampJob | None:
         try:
@@ -209,10 +231,6 @@ class ReadableLog:
             return found if found.offset < job.upper_bound else None
         at: i64 = self._segments.floor(job.segment.base_offset) + 1
         return self._find_from(at, job.timestamp, job.upper_bound)
-
-    def max_timestamp(self) -> TimestampedOffset | None:
-        """The first record with the largest timestamp. May block, and opens a batch."""
-        return find_max_timestamp(self._segments.all())
 
     def epoch_for(self, offset: i64) -> i64:
         return self.epochs.epoch_for(offset)

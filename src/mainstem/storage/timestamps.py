@@ -66,30 +66,3 @@ class TimestampJob:
             except RemoteError:
                 continue  # a compressed batch is trusted when it comes: what a producer broke inside is passed over
         return None
-
-
-def find_max_timestamp(segments: list[Segment]) -> TimestampedOffset | None:
-    """The first record with the largest timestamp of the log."""
-    best: Segment | None = None
-    for segment in segments:
-        if (
-            segment.size > 0
-            and segment.max_timestamp >= 0
-            and (best is None or segment.max_timestamp > best.max_timestamp)
-        ):
-            best = segment
-    if best is None:
-        return None
-    largest: i64 = best.max_timestamp
-    found = best.locate(best.max_timestamp_offset)
-    if found is None:
-        return None
-    log = best.log.pin()
-    try:
-        batch = BatchView(log.read_at(found.position, found.size), 0)
-    finally:
-        best.log.unpin()
-    for record in iterate_records(batch):
-        if record.timestamp == largest:
-            return TimestampedOffset(record.offset, record.timestamp, batch.leader_epoch)
-    return None

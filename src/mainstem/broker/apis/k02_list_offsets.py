@@ -46,12 +46,18 @@ async def handle(broker: "Broker", context: RequestContext, request: ListOffsets
         for wanted in topic.partitions:
             key = (topic.name, wanted.partition_index)
             seen[key] = seen.get(key, 0) + 1
-    topics = []
+    topics: dict[str, list[ListOffsetsPartitionResponse]] = {}
+    twice: set[tuple[str, int]] = set()
     for topic in request.topics:
-        answers = []
+        # A topic is answered once however often it is listed, and so is a partition.
+        answers = topics.setdefault(topic.name, [])
         for wanted in topic.partitions:
+            key = (topic.name, wanted.partition_index)
+            if key in twice:
+                continue
             try:
-                if seen[topic.name, wanted.partition_index] > 1:
+                if seen[key] > 1:
+                    twice.add(key)
                     raise RemoteError(ErrorCode.INVALID_REQUEST, "a partition is asked for twice")
                 _check_timestamp(wanted.timestamp, context.api_version)
                 partition = broker.partitions.find(topic.name, wanted.partition_index)
@@ -60,8 +66,9 @@ async def handle(broker: "Broker", context: RequestContext, request: ListOffsets
                 answers.append(
                     ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=error.code)
                 )
-        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
-    return ListOffsetsResponse(topics=topics)
+    return ListOffsetsResponse(
+        topics=[ListOffsetsTopicResponse(name=name, partitions=answers) for name, answers in topics.items()]
+    )
 
 
 def _check_timestamp(timestamp: int, version: int) -> None:
@@ -92,9 +99,9 @@ async def _find(
             pass
         case _:
             if timestamp == _MAX_TIMESTAMP:
-                found = log.max_timestamp()
+                found = await _found(broker, partition, log.begin_find_max())
             else:
-                found = await _find_timestamp(broker, partition, timestamp, upper_bound)
+                found = await _found(broker, partition, log.begin_find(timestamp, upper_bound))
             if found is not None and found.offset < upper_bound:
                 answer.offset = found.offset
                 answer.timestamp = found.timestamp
@@ -104,12 +111,10 @@ async def _find(
     return answer
 
 
-async def _find_timestamp(
-    broker: "Broker", partition: Partition, timestamp: int, upper_bound: int
-) -> TimestampedOffset | None:
+async def _found(broker: "Broker", partition: Partition, job: TimestampJob | None) -> TimestampedOffset | None:
     """Looks through segments in a thread: the lookup reads indexes and opens a batch."""
     log = partition.log
-    step: TimestampJob | TimestampedOffset | None = log.begin_find(timestamp, upper_bound)
+    step: TimestampJob | TimestampedOffset | None = job
     while isinstance(step, TimestampJob):
         await broker.loop.run_in_executor(None, step.run)
         step = log.finish_find(step)
