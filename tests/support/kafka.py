@@ -131,6 +131,7 @@ class KafkaNode:
         self._settings = dict(settings or {})
         self._node_id = node_id
         self._process: subprocess.Popen[bytes] | None = None
+        self._log_bytes = 0
         self._config = home / "server.properties"
         self._is_prepared = False
         self.data = home / "data"
@@ -187,8 +188,10 @@ class KafkaNode:
         self._wait_until_it_listens()
 
     def _launch(self) -> None:
+        server_log = self._home / "server.log"
+        self._log_bytes = server_log.stat().st_size if server_log.exists() else 0
         logging = self._home / "log4j2.xml"
-        logging.write_text(_LOGGING.format(log=self._home / "server.log"))
+        logging.write_text(_LOGGING.format(log=server_log))
         options = [f"-Dlog4j2.configurationFile={logging}"]
         with open(self._home / "out.log", "ab") as out:
             self._process = subprocess.Popen(
@@ -213,9 +216,20 @@ class KafkaNode:
         tail = log.read_text()[-4000:] if log.exists() else (self._home / "out.log").read_text()[-4000:]
         raise RuntimeError(f"Apache Kafka did not start: {tail}")
 
+    def _wait_until_it_has_started(self) -> None:
+        """It listens a little before it has started, and one that is told to stop then leaves no marker."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline and self.is_running:
+            with open(self._home / "server.log", "rb") as log:
+                log.seek(self._log_bytes)
+                if b"Kafka Server started" in log.read():
+                    return
+            time.sleep(0.05)
+
     def stop(self) -> None:
         """A clean stop: logs are closed, checkpoints and the marker written."""
         if self._process is not None:
+            self._wait_until_it_has_started()
             self._process.terminate()
             try:
                 self._process.wait(STOP_TIMEOUT_S)
