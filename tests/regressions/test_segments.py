@@ -2,8 +2,20 @@
 
 import pytest
 
+from mainstem.core.log.producers import Origin
 from mainstem.storage.reading import ReadJob
-from tests.support.logs import DIRECTORY, NOW_MS, append, batch, config, new_disk, open_in, read_all, read_batches
+from tests.support.logs import (
+    DIRECTORY,
+    NOW_MS,
+    append,
+    batch,
+    config,
+    marker,
+    new_disk,
+    open_in,
+    read_all,
+    read_batches,
+)
 
 SIZE = len(batch(b"00"))
 
@@ -121,3 +133,23 @@ def test_kafka_9835_a_read_up_to_the_end_stops_where_the_end_was() -> None:
     assert not isinstance(found, ReadJob)
     assert found.size == SIZE * 100
     found.release()
+
+
+def test_a_transaction_index_that_recovery_wrote_anew_is_durable_when_its_segment_is_left_behind() -> None:
+    """Recovery rewrites it, the next batch rolls exactly at the recovery point, and nothing looks back again."""
+    disk = new_disk()
+    log = open_in(disk)
+    append(log, batch(b"a", producer_id=7, epoch=0, sequence=0, transactional=True))
+    append(log, marker(7, 0, commit=False), origin=Origin.COORDINATOR)
+    log.flush(NOW_MS)
+    end = log.log_end
+    disk.kill()
+    log = open_in(disk, recovery_point=end)
+    log.roll(NOW_MS)
+    append(log, batch(b"b"))
+    disk.kill()
+    log = open_in(disk, recovery_point=end)
+    log.flush(NOW_MS)
+    disk.power_loss_keeping({})
+    log = open_in(disk, recovery_point=end)
+    assert [aborted.producer_id for aborted in log.aborted_transactions(0, end)] == [7]

@@ -254,9 +254,14 @@ class Segment:
         """Makes the files durable. Blocks."""
         self._sync(self.refs())
 
-    def sync_indexes(self) -> None:
-        """Makes both indexes durable. Blocks, but for little."""
+    def sync_indexes(self) -> bool:
+        """Makes the indexes durable; whether the directory must be synced too. Blocks, but for little."""
+        index = self.txn_index
+        is_new: bool = index.exists and index.ref.dirty
         self._sync([self.offset_index.ref, self.time_index.ref])
+        if is_new:
+            self._sync([index.ref])
+        return is_new
 
     def _sync(self, refs: list[FileRef]) -> None:
         for ref in refs:
