@@ -325,11 +325,11 @@ class Log(ReadableLog):
             return
         assert base_offset > old.base_offset
         old.become_inactive()
-        if self.recovery_point >= base_offset or self._flush is not None:
-            # No later flush will look at this segment, and recovery will not either: what the last recovery wrote
-            # anew must be durable now, the name of a transaction index included.
-            if old.sync_indexes():
-                self._fs.sync_directory(self.directory)
+        # Where no later flush will look at this segment, recovery will not either: what the last recovery wrote anew
+        # must be durable now, the name of a transaction index included.
+        is_passed_over = self.recovery_point >= base_offset or self._flush is not None
+        if is_passed_over and old.sync_indexes():
+            self._fs.sync_directory(self.directory)
         self._add_segment(base_offset, now_ms)
         # The state may end before the segment begins, where offsets were skipped.
         self.producers.states.end_offset = max(self.producers.states.end_offset, base_offset)
