@@ -41,6 +41,8 @@ ZSTD_DEFAULT_LEVEL: Final = 3
 _GZIP_USUAL_LEVEL: Final = 6  # what zlib takes -1 for
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _GZIP_WINDOW: Final = 31  # 2^15 bytes, in gzip's wrapping
+_GZIP_PIECE_BYTES: Final = 4 << 20
+"""How much is inflated at once: zlib puts together what came out while no other thread may run."""
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
@@ -123,14 +125,16 @@ def _decompress_gzip(data: bytes, limit: i64) -> bytes:
     left: i64 = limit
     while True:
         inflater = zlib.decompressobj(_GZIP_WINDOW)
-        # One byte more than allowed tells too much from just enough; a maximum of 0 would mean none.
-        part = inflater.decompress(data, left + 1)
-        left -= len(part)
-        if left < 0:
-            raise _too_large(GZIP, limit)
-        if not inflater.eof:
-            raise RemoteError(ErrorCode.INVALID_RECORD, "gzip data ends early")
-        parts.append(part)
+        while not inflater.eof:
+            # One byte more than allowed tells too much from just enough; a maximum of 0 would mean none.
+            part = inflater.decompress(data, min(left + 1, _GZIP_PIECE_BYTES))
+            data = inflater.unconsumed_tail
+            left -= len(part)
+            if left < 0:
+                raise _too_large(GZIP, limit)
+            if not part and not data and not inflater.eof:
+                raise RemoteError(ErrorCode.INVALID_RECORD, "gzip data ends early")
+            parts.append(part)
         data = inflater.unused_data
         if not data.startswith(_GZIP_MAGIC):
             return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -28,7 +28,7 @@ from mainstem.core.log.compaction import Aborted, TransactionTracker, group_segm
 from mainstem.protocol.batch import BatchView
 from mainstem.protocol.errors import RemoteError
 from mainstem.storage import names
-from mainstem.storage.batch_filter import CHANGED, DROPPED, BatchFilter, map_keys
+from mainstem.storage.batch_filter import CHANGED, DROPPED, BatchFilter, KeyMapper
 from mainstem.storage.cleaning_map import CleaningMap
 from mainstem.storage.errors import StorageError
 from mainstem.storage.fs import File
@@ -46,6 +46,8 @@ _CHUNK_BYTES: Final = 256 << 10
 """How much is read at once: less than recovery reads, which nobody waits behind."""
 _BATCH_RECORDS: Final = 3
 """What a batch costs by itself, counted in records."""
+_OPENED_SHARE: Final = 8
+"""Of the bytes a compressed batch expands to, one in so many counts: making them lets others run, copying does not."""
 
 _SEGMENTS_A_TURN: Final = 4
 """How many segments' indexes one turn opens to learn their sizes."""
@@ -115,7 +117,10 @@ class Cleaning:
         self._is_allocated = False
         self._is_map_full = False
         self._tracker = TransactionTracker()
+        self._mapper = KeyMapper(self._keys, first_dirty)
         self._filter = BatchFilter(self._keys, now_ms, log.config.delete_retention_ms)
+        self._batch: BatchView | None = None
+        """The one that the mapper or the filter is in the middle of."""
         self._index_bytes: list[tuple[int, int]] = []
         self._groups: list[list[Segment]] = []
         self._scan: BatchScan | None = None
@@ -194,6 +199,9 @@ class Cleaning:
         self._phase = _OVER
         self.stats.map_utilization = self._keys.utilization
         self._keys = CleaningMap(0, 0)
+        self._mapper = KeyMapper(self._keys, 0)
+        self._filter = BatchFilter(self._keys, 0, 0)
+        self._batch = None
         self._scan = None
         target = self._target
         self._target = None
@@ -359,35 +367,45 @@ class Cleaning:
         scan = self._scan
         if scan is None:
             return False
+        mapper = self._mapper
         size: i64 = 0
         records: i64 = 0
         while size < bytes_max and records < records_max:
-            batch = self._next_batch(scan)
-            if batch is None:
-                return False
-            size += batch.size
-            records += batch.record_count + _BATCH_RECORDS
-            self.stats.bytes_mapped += batch.size
-            if not self._map_batch(batch):
-                self._is_map_full = True
-                return False
-        return True
-
-    def _map_batch(self, batch: BatchView) -> bool:
-        keys = self._keys
-        if batch.is_control:
-            self._tracker.is_spent_marker(batch)
-        elif not self._tracker.is_aborted_data(batch):
-            # Where not even the first batch fits whole, a part of it is taken, or the cleaner would never get on.
-            whole: bool = keys.latest_offset >= self.first_dirty
             try:
-                if not map_keys(batch, keys, self.first_dirty, whole):
-                    return False
+                if mapper.is_busy:
+                    records += mapper.step(records_max - records)
+                else:
+                    batch = self._next_batch(scan)
+                    if batch is None:
+                        return False
+                    self._batch = batch
+                    records += _BATCH_RECORDS
+                    size += batch.size + self._begin_mapping(batch) // _OPENED_SHARE
             except RemoteError:
                 pass  # kept whole when its turn comes
-        if batch.last_offset >= self.first_dirty:
-            keys.latest_offset = batch.last_offset
+            if mapper.is_full:
+                self._is_map_full = True
+                return False
+            if not mapper.is_busy:
+                self._mapped()
         return True
+
+    def _begin_mapping(self, batch: BatchView) -> i64:
+        self.stats.bytes_mapped += batch.size
+        if batch.is_control:
+            self._tracker.is_spent_marker(batch)
+            return 0
+        if self._tracker.is_aborted_data(batch):
+            return 0
+        # Where not even the first batch fits whole, a part of it is taken, or the cleaner would never get on.
+        return self._mapper.begin(batch, self._keys.latest_offset >= self.first_dirty)
+
+    def _mapped(self) -> None:
+        batch = self._batch
+        assert batch is not None
+        self._batch = None
+        if batch.last_offset >= self.first_dirty:
+            self._keys.latest_offset = batch.last_offset
 
     def _step_cleaning(self, bytes_max: i64, records_max: i64) -> bool:
         scan = self._scan
@@ -397,35 +415,49 @@ class Cleaning:
         records: i64 = 0
         more = True
         while size < bytes_max and records < records_max:
-            batch = self._next_batch(scan)
-            if batch is None:
-                more = False
-                break
-            size += batch.size
-            records += batch.record_count + _BATCH_RECORDS
-            self._clean_batch(batch)
+            try:
+                if self._filter.is_busy:
+                    records += self._filter.step(records_max - records)
+                else:
+                    batch = self._next_batch(scan)
+                    if batch is None:
+                        more = False
+                        break
+                    self._batch = batch
+                    records += _BATCH_RECORDS
+                    size += batch.size
+                    size += self._begin_filtering(batch) // _OPENED_SHARE
+                if not self._filter.is_busy:
+                    self._filtered()
+            except RemoteError:
+                self._keep_unreadable()
         self._write()
         return more
 
-    def _clean_batch(self, batch: BatchView) -> None:
-        stats = self.stats
-        stats.bytes_read += batch.size
-        stats.records_read += batch.record_count
+    def _begin_filtering(self, batch: BatchView) -> i64:
+        self.stats.bytes_read += batch.size
+        self.stats.records_read += batch.record_count
         verdict = judge(batch, self._tracker, self.log.producers.states, self.end, self._now_ms)
-        try:
-            outcome: i64 = self._filter.apply(batch, verdict)
-        except RemoteError:
-            stats.unreadable_batches += 1
-            stats.records_kept += batch.record_count
-            self._keep(batch)
-            return
-        stats.records_kept += self._filter.records_kept
-        if outcome == DROPPED:
-            return
+        return self._filter.begin(batch, verdict)
+
+    def _filtered(self) -> None:
+        batch = self._batch
+        assert batch is not None
+        self._batch = None
+        self.stats.records_kept += self._filter.records_kept
+        outcome: i64 = self._filter.outcome
         if outcome == CHANGED:
             self._keep(BatchView(self._filter.output, 0))
-        else:
+        elif outcome != DROPPED:
             self._keep(batch)
+
+    def _keep_unreadable(self) -> None:
+        batch = self._batch
+        assert batch is not None
+        self._batch = None
+        self.stats.unreadable_batches += 1
+        self.stats.records_kept += batch.record_count
+        self._keep(batch)
 
     def _keep(self, batch: BatchView) -> None:
         self._views.append(batch)
