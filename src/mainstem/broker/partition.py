@@ -2,7 +2,8 @@
 
 - What was appended is visible, and acknowledged, once the high watermark has passed it. Where the topic asks for an
   fsync first (`flush.messages`), the leader's own end counts only when that is done.
-- One flush of a log runs at a time, in a thread; what was appended meanwhile is covered by the next.
+- One flush of a log runs at a time, in a thread; what was appended meanwhile is covered by the next. So does one job
+  that gives its files other names; whoever renames or closes the folder waits for both (`settle`).
 - A failed write or fsync is reported once, to `on_failure`, which takes the directory offline; after that the
   partition answers KAFKA_STORAGE_ERROR.
 """
@@ -33,6 +34,7 @@ class Partition:
         "_moved",
         "_on_failure",
         "_order",
+        "_restructuring",
         "index",
         "leader",
         "log",
@@ -64,6 +66,7 @@ class Partition:
         self._committing: list[tuple[int, int, Committed]] = []
         self._order = 0
         self._flushing: asyncio.Future[None] | None = None
+        self._restructuring: asyncio.Future[object] | None = None
         self._moved = False
 
     def __repr__(self) -> str:
@@ -202,8 +205,9 @@ class Partition:
             log.assign_epoch(self.leader.epoch)
 
     @property
-    def is_flushing(self) -> bool:
-        return self._flushing is not None
+    def is_busy(self) -> bool:
+        """Whether a thread works on the log's files."""
+        return self._flushing is not None or self._restructuring is not None
 
     # Making durable
 
@@ -225,8 +229,34 @@ class Partition:
 
     async def settle(self) -> None:
         """Returns when no thread works on the log any more. After `resign`: nothing new begins then."""
-        while self._flushing is not None:
-            await asyncio.wait([self._flushing])
+        while self.is_busy:
+            await asyncio.wait([job for job in (self._flushing, self._restructuring) if job is not None])
+
+    # Which segments there are
+
+    async def retire_segments(self) -> int:
+        """Takes old segments out of the log; how many. RemoteError where the disk failed."""
+        if self.leader is None or self.log.is_restructuring:
+            return 0
+        log = self.log
+        try:
+            job = log.begin_retirement(self._clock.wall_ms())
+            if job is None:
+                return 0
+            await self.restructure(job.run)
+            log.finish_restructuring(job)
+        except StorageError as error:
+            raise self._failed(error) from error
+        return job.count
+
+    async def restructure(self, run: Callable[[], object]) -> None:
+        """Runs what gives the log's files other names, in a thread."""
+        assert self._restructuring is None, f"{self} is being restructured"
+        running = self._restructuring = self._loop.run_in_executor(None, run)
+        try:
+            await running
+        finally:
+            self._restructuring = None
 
     def _flushed(self, job: FlushJob) -> None:
         self._flushing = None

@@ -321,11 +321,17 @@ class Partitions:
     async def _delete(self, gone: list[tuple[str, bytes, int]]) -> None:
         """Takes partitions out of sight, all together; what blocks is done in threads."""
         keys: list[Key] = []
+        leaving: list[Partition] = []
         for topic, topic_id, index in gone:
             partition = self._partitions.pop((topic, index), None)
             self._by_id.pop((topic_id, index), None)
             if partition is not None:
                 partition.resign(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                leaving.append(partition)
+        # A thread that writes or renames by path must not meet the folder of another topic under this name.
+        for partition in leaving:
+            await partition.settle()
+        for topic, _, index in gone:
             if self.dirs.directory_of(topic, index) is not None:
                 keys.append((topic, index))
         for at in range(0, len(keys), _DELETED_TOGETHER):

@@ -7,19 +7,22 @@ The work is cut into small steps, so that it never holds up who produces or fetc
             ...
 
 `step` touches only what `turn` pinned for it: inactive segments, which nobody writes to, and `.cleaned` files, which
-nobody else knows of. Where `blocks` says so the next step is an fsync and belongs in a thread; any other reads what
-may have to come from the disk, and computes.
+nobody else knows of. Where `blocks` says so the next step waits for the disk and belongs in a thread; any other reads
+what may have to come from the disk, and computes. Where `is_swapping` says so it gives files other names, and the
+folder must keep its own until the next turn.
 
 Rules:
 - Nothing is swapped in that is not wholly on disk (C6, `swapping`). What was swapped in stays, whatever comes after:
   every group is sound by itself.
 - A cleaning whose log was truncated, closed or deleted, or that lost a segment to retention, ends without a trace
-  (`is_aborted`). A failed read or write fails the log (D5). Bytes that are no batch, or do not match their CRC, make
-  the log uncleanable (`failure`) and stay as they are: writing them anew would hide them behind a good CRC.
+  (`is_aborted`); one that is told to end while it swaps ends after that. A failed read or write fails the log (D5).
+  Bytes that are no batch, or do not match their CRC, make the log uncleanable (`failure`) and stay as they are: writing
+  them anew would hide them behind a good CRC.
 - A batch whose records cannot be read though its CRC holds is kept whole and counted (`Stats.unreadable_batches`).
 - Records past what fits the map stay; the next cleaning goes on from there.
 """
 
+from contextlib import suppress
 from typing import Final
 
 from mypy_extensions import i64
@@ -37,6 +40,7 @@ from mainstem.storage.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
 from mainstem.storage.open_files import FileRef, OpenFiles
 from mainstem.storage.scan import BatchScan
 from mainstem.storage.segment import Segment
+from mainstem.storage.swapping import Swap
 from mainstem.storage.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from mainstem.storage.txn_index import AbortedTransaction
 
@@ -56,7 +60,8 @@ _MAPPING: Final = 0
 _PLANNING: Final = 1
 _CLEANING: Final = 2
 _SYNCING: Final = 3
-_OVER: Final = 4
+_SWAPPING: Final = 4
+_OVER: Final = 5
 
 
 class Stats:
@@ -126,6 +131,7 @@ class Cleaning:
         self._scan: BatchScan | None = None
         self._target: Segment | None = None
         self._to_sync: list[File] = []
+        self._swap: Swap | None = None
         self._buffers: list[bytes | memoryview] = []
         self._views: list[BatchView] = []
 
@@ -146,7 +152,12 @@ class Cleaning:
     @property
     def blocks(self) -> bool:
         """Whether the next step waits for the disk to sync."""
-        return self._phase == _SYNCING
+        return self._phase == _SYNCING or self._phase == _SWAPPING
+
+    @property
+    def is_swapping(self) -> bool:
+        """Whether the next step gives a finished group its names."""
+        return self._phase == _SWAPPING
 
     def turn(self, now_ms: i64) -> bool:
         """True where steps follow; False when it is over. StorageError where the disk failed, and with it the log."""
@@ -167,8 +178,10 @@ class Cleaning:
                 self._turn_planning()
             elif self._phase == _CLEANING:
                 self._turn_cleaning()
+            elif self._phase == _SYNCING:
+                self._begin_swap(now_ms)
             else:
-                self._swap(now_ms)
+                self._finish_swap()
         except OSError as error:
             failure = self.log.fail(error)
             self.abort()
@@ -193,6 +206,14 @@ class Cleaning:
             return
         self._unpin()
         self.is_aborted = True
+        swap = self._swap
+        if swap is not None:
+            # The log counts on it already; only a stop comes between.
+            self._swap = None
+            if not swap.has_run and not self._log_failed() and not self.log.is_closed:
+                swap.run()
+            with suppress(StorageError):  # the log has failed then, and says so from now on
+                self.log.finish_restructuring(swap)
         self._end()
 
     def _end(self) -> None:
@@ -233,6 +254,9 @@ class Cleaning:
             self._begin_planning()
             return
         segment = self._sources[self._at]
+        if not self.log.holds([segment]):
+            self.abort()
+            return
         found = segment.locate(self.first_dirty) if segment.base_offset < self.first_dirty else None
         self._scan = BatchScan(
             self._pin(segment.log), 0 if found is None else found.position, segment.size, _CHUNK_BYTES
@@ -251,7 +275,11 @@ class Cleaning:
         """Learns how large the indexes are, a few segments at a time, then says which segments become one."""
         sizes = self._index_bytes
         done = len(sizes)
-        for segment in self._sources[done : done + _SEGMENTS_A_TURN]:
+        following = self._sources[done : done + _SEGMENTS_A_TURN]
+        if not self.log.holds(following):
+            self.abort()
+            return
+        for segment in following:
             segment.check_indexes()
             offset_bytes: i64 = segment.offset_index.entries * OFFSET_ENTRY_BYTES
             time_bytes: i64 = segment.time_index.entries * TIME_ENTRY_BYTES
@@ -292,6 +320,9 @@ class Cleaning:
             self._begin_syncing()
             return
         segment = self._sources[self._at]
+        if not self.log.holds([segment]):
+            self.abort()
+            return
         upper: i64 = (
             self._sources[self._at + 1].base_offset if self._at + 1 < len(self._sources) else segment.read_next_offset()
         )
@@ -311,16 +342,28 @@ class Cleaning:
         self._to_sync = [self._pin(ref) for ref in target.refs()]
         self._phase = _SYNCING
 
-    def _swap(self, now_ms: i64) -> None:
+    def _begin_swap(self, now_ms: i64) -> None:
         target = self._target
         assert target is not None
         if not self.log.holds(self._sources):
             self.abort()
             return
+        if self.log.is_restructuring:
+            return  # retention is at it; the next turn asks again
         for ref in target.refs():
             ref.synced_version = ref.version
         self._target = None
-        self.log.replace_segments(self._sources, target, now_ms)
+        self._swap = self.log.begin_swap(self._sources, target, now_ms)
+        self._phase = _SWAPPING
+
+    def _finish_swap(self) -> None:
+        swap = self._swap
+        assert swap is not None
+        if not swap.has_run:
+            self.abort()  # its partition is on its way out
+            return
+        self._swap = None
+        self.log.finish_restructuring(swap)
         self._phase = _CLEANING
         self._begin_group()
 
@@ -339,6 +382,8 @@ class Cleaning:
                 return self._step_cleaning(bytes_max, records_max)
             if self._phase == _SYNCING:
                 return self._step_syncing()
+            if self._phase == _SWAPPING and self._swap is not None:
+                self._swap.run()
         except StorageError as damage:
             self.failure = str(damage)
         except OSError as error:

@@ -14,6 +14,7 @@ from mainstem.broker.partitions import Partitions
 from mainstem.core.controller.image import ClusterImage, ImageDelta
 from mainstem.storage.checkpoint import CLEANER_OFFSETS, RECOVERY_POINTS, TopicPartition
 from mainstem.storage.cleaner import Candidate, Cleaner
+from mainstem.storage.cleaning import Cleaning
 from mainstem.storage.errors import StorageError
 from mainstem.storage.log_dirs import Collected
 
@@ -107,8 +108,7 @@ class Compaction:
         try:
             await self._write_recovery_points(topic, index)
             while not self._stopping and cleaning.turn(self._clock.wall_ms()):
-                while not self._stopping and await self._loop.run_in_executor(None, cleaning.step):
-                    pass
+                await self._step(topic, index, cleaning)
         except StorageError as error:
             partition = self._partitions.get(topic, index)
             if partition is not None:
@@ -131,6 +131,16 @@ class Compaction:
                 },
             )
             await self._checkpoint(cleaner, candidate.partition)
+
+    async def _step(self, topic: str, index: int, cleaning: Cleaning) -> None:
+        """Steps until the next turn."""
+        if cleaning.is_swapping:
+            partition = self._partitions.get(topic, index)
+            if partition is not None and partition.log is cleaning.log:
+                await partition.restructure(cleaning.step)
+            return
+        while not self._stopping and await self._loop.run_in_executor(None, cleaning.step):
+            pass
 
     async def _write_recovery_points(self, topic: str, index: int) -> None:
         """Compaction leaves gaps, and a gap past the recovery point that a crash finds on disk means a loss."""
