@@ -44,6 +44,9 @@ _GZIP_WINDOW: Final = 31  # 2^15 bytes, in gzip's wrapping
 _GZIP_PIECE_BYTES: Final = 4 << 20
 """How much is inflated at once: zlib puts together what came out while no other thread may run."""
 
+_GZIP_RATIO_MAX: Final = 1032
+_SNAPPY_RATIO_MAX: Final = 64
+
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
@@ -115,6 +118,22 @@ def decompress(codec: i64, data: bytes, limit: i64) -> bytes:
     raise RemoteError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression codec {codec} is not known")
 
 
+def expansion_bound(codec: i64, data: bytes | memoryview) -> i64:
+    """At most how much `data` expands to, or claims to, from what is cheap to know; 0 where it is damaged."""
+    try:
+        if codec == GZIP:
+            return len(data) * _GZIP_RATIO_MAX
+        if codec == SNAPPY:
+            return len(data) * _SNAPPY_RATIO_MAX
+        if codec == LZ4:
+            return _lz4_bound(bytes(data))
+        if codec == ZSTD:
+            return _zstd_bound(bytes(data))
+    except (IndexError, RemoteError):
+        return 0
+    return len(data)
+
+
 def _too_large(codec: i64, limit: i64) -> RemoteError:
     return RemoteError(ErrorCode.MESSAGE_TOO_LARGE, f"{CODEC_NAMES[codec]} data expands to more than {limit} bytes")
 
@@ -157,7 +176,7 @@ def _decompress_snappy(data: bytes, limit: i64) -> bytes:
         raise _too_large(SNAPPY, limit)
     # One byte takes part in at most 64 of the output (a copy of 64 in two bytes, at least): a larger claim is a lie,
     # and is found out before it is allocated.
-    if size > 64 * len(data):
+    if size > _SNAPPY_RATIO_MAX * len(data):
         raise RemoteError(ErrorCode.INVALID_RECORD, f"snappy data of {len(data)} bytes claims to hold {size}")
     return bytes(cramjam.snappy.decompress_raw(data))
 

@@ -22,8 +22,9 @@ from mypy_extensions import i64
 from mainstem.core.log.append_result import AppendResult
 from mainstem.core.log.config import LogConfig
 from mainstem.core.log.epochs import LeaderEpochs
+from mainstem.core.log.preparation import Preparation
 from mainstem.core.log.producers import BatchMark, CompletedTransaction, Origin
-from mainstem.core.log.validation import BatchRules, ValidBatch, replicated_batches, validate
+from mainstem.core.log.validation import BatchRules, ValidBatch, replicated_batches, takes_long, validate
 from mainstem.protocol.batch import NO_TIMESTAMP, BatchView
 from mainstem.protocol.control import EndMarker, parse_end_marker
 from mainstem.protocol.errors import ErrorCode, RemoteError
@@ -137,6 +138,26 @@ class Log(ReadableLog):
         """Appends the one batch in `buffer[start:end]`; RemoteError where it may not be, with nothing changed."""
         self._check_alive()
         valid = validate(buffer, start, end, self._rules, now_ms, origin)
+        return self._append_checked(valid, leader_epoch, now_ms, origin, transaction_version)
+
+    def takes_long(self, buffer: bytes, start: i64, end: i64) -> bool:
+        """Whether a client's batch is better judged in a thread (`prepare`)."""
+        return takes_long(buffer, start, end, self._rules)
+
+    def prepare(self, buffer: bytes, start: i64, end: i64, now_ms: i64) -> Preparation:
+        """A job that judges a client's batch by the rules of now; `append_prepared` follows."""
+        return Preparation(buffer, start, end, self._rules, now_ms)
+
+    def append_prepared(
+        self, prepared: Preparation, leader_epoch: i64, now_ms: i64, transaction_version: i64 = 0
+    ) -> AppendResult:
+        """`append_as_leader` of a batch that was judged."""
+        self._check_alive()
+        return self._append_checked(prepared.result(), leader_epoch, now_ms, Origin.CLIENT, transaction_version)
+
+    def _append_checked(
+        self, valid: ValidBatch, leader_epoch: i64, now_ms: i64, origin: Origin, transaction_version: i64
+    ) -> AppendResult:
         batch = valid.batch
         marker: EndMarker | None = None
         if batch.producer_id >= 0 and origin != Origin.RAFT:
