@@ -77,6 +77,7 @@ class Partitions:
         self._node_id = node_id
         self.open_files = OpenFiles(fs, open_files_max)
         self._settings = settings
+        self._log_dirs = log_dirs
         self._defaults = server_defaults(settings)
         self._configs: dict[str, LogConfig] = {}
         """One for all partitions of a topic; emptied when any setting changes."""
@@ -137,8 +138,11 @@ class Partitions:
 
     def _take_broker_settings(self) -> None:
         """What was set for this broker while running gives topics their defaults, as its file does."""
+        view = ConfigView(self._settings, self.image, self._node_id)
+        cordoned = [part.strip() for part in (view.get("cordoned.log.dirs") or "").split(",") if part.strip()]
+        self.dirs.cordoned = frozenset(self._log_dirs if cordoned == ["*"] else cordoned)
         try:
-            self._defaults = server_defaults(ConfigView(self._settings, self.image, self._node_id).settings)
+            self._defaults = server_defaults(view.settings)
         except ValueError as error:
             log.error("the defaults of topics stay as they are: %s", error)
         self._configs.clear()

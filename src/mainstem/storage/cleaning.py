@@ -76,6 +76,11 @@ class Stats:
         self.unreadable_batches: i64 = 0
         self.map_utilization: float = 0.0
 
+    @property
+    def io_bytes(self) -> i64:
+        """What was read and written."""
+        return self.bytes_mapped + self.bytes_read + self.bytes_written
+
     def __repr__(self) -> str:
         return (
             f"{self.records_kept} of {self.records_read} records kept, {self.bytes_read} bytes -> {self.bytes_written}"
