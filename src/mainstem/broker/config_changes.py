@@ -234,10 +234,11 @@ def _check_together(settings: Mapping[str, str]) -> None:
         name = f"group.{kind}.assignment.interval.ms"
         if not _number(settings, low) <= _number(settings, name) <= _number(settings, high):
             raise _invalid(f"{name}={_number(settings, name)} must lie between {low} and {high}")
-    for reporter in settings.get("metric.reporters", "").split(","):
-        if reporter.strip() not in ("", *_REPORTERS):
+    reporters = settings.get("metric.reporters", "").strip()
+    for reporter in reporters.split(",") if reporters else ():
+        if reporter.strip() not in _REPORTERS:
             raise _invalid(
-                f"metric.reporters: there is no class {reporter.strip()} here; {', '.join(_REPORTERS)} is known"
+                f"metric.reporters: there is no class '{reporter.strip()}' here; known is {', '.join(_REPORTERS)}"
             )
     cordoned = [part.strip() for part in settings.get("cordoned.log.dirs", "").split(",") if part.strip()]
     directories = [part.strip() for part in (settings.get("log.dirs") or settings.get("log.dir", "")).split(",")]

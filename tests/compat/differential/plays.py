@@ -283,7 +283,14 @@ def play_session(seed: int, names: list[str]) -> Play:
                     seen.append((kind, "disconnected"))
                     break
                 assert isinstance(answer, FetchResponse)
-                seen.append((kind, "in session" if answer.session_id else "no session", side.plain(answer)))
+                found = side.plain(answer)
+                # A topic is told in one piece or in several, by the order of the partitions, which is the broker's own.
+                found["responses"] = sorted(
+                    (topic["topic"], topic["topic_id"], repr(one))
+                    for topic in found["responses"]
+                    for one in topic["partitions"]
+                )
+                seen.append((kind, "in session" if answer.session_id else "no session", found))
                 if kind == "begin":
                     session = answer.session_id
                 if kind == "end" or not session:

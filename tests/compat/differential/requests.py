@@ -362,7 +362,7 @@ class Requests:
             resource = DescribeConfigsResource(
                 resource_type=BROKER,
                 resource_name=rng.choice(["1", "1", "", "7", "x"]),
-                configuration_keys=rng.choice([BROKER_KEYS, ["no.such.config"], []]),
+                configuration_keys=rng.choice([BROKER_KEYS, ["no.such.config"]]),
             )
             asked = DescribeConfigsRequest(resources=[resource], include_synonyms=rng.random() < 0.5)
             return Step(rng.randint(1, 4), lambda side: asked)

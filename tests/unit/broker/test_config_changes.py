@@ -68,6 +68,7 @@ GIVEN = {
         ("cordoned.log.dirs", "/x", False, False),
         ("listeners", "PLAINTEXT://127.0.0.1:19092", False, False),
         ("metric.reporters", "", True, True),
+        ("metric.reporters", "org.apache.kafka.common.metrics.JmxReporter,", False, False),
         ("metric.reporters", "org.apache.kafka.common.metrics.JmxReporter", True, True),
         ("metric.reporters", "org.apache.kafka.common.metrics.JmxReporter,no.such.Class", False, False),
     ],
