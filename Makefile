@@ -26,6 +26,8 @@ build/compiled/.ready: $(VENV)/.ready setup.py $(SOURCES)
 	@echo "Compiling the hot modules with mypyc (a minute or two after a change) ..."
 	@rm -rf build/compiled
 	MAINSTEM_COMPILE=auto $(BIN)/python setup.py -q build --build-lib build/compiled
+	@# As an installer does: or every start would compile what is left interpreted, where nothing may be written.
+	$(BIN)/python -m compileall -q build/compiled
 	@touch $@
 
 ## make compiled          build the hot modules with mypyc into build/compiled
