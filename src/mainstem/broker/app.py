@@ -153,6 +153,7 @@ class Broker:
                 previous_epoch=self.partitions.dirs.previous_broker_epoch,
             ),
             lambda: self._quorum.followed_end - 1,
+            self._cordoned,
             heartbeat_interval_ms=self.config.get_int("broker.heartbeat.interval.ms", at_least=1),
         )
         self.broker_epoch = await self._lifecycle.register()
@@ -186,11 +187,17 @@ class Broker:
         await self._quorum.stop()
         await self.partitions.close(self.broker_epoch)
 
+    def _cordoned(self) -> list[bytes]:
+        """The ids of the directories that take no new partitions."""
+        dirs = self.partitions.dirs
+        return [one.directory_id for one in dirs.online if one.path in dirs.cordoned]
+
     # Failing
 
     def _directory_failed(self, directory: LogDirectory) -> None:
         if self._lifecycle is not None:
             self._lifecycle.directory_failed(directory.directory_id)
+            self.assignments.directory_failed(directory)
         if directory.path == self.config.metadata_dir or not self.partitions.dirs.online:
             self._fail(OSError(f"{directory.path}: {directory.offline}"))
 
@@ -206,6 +213,8 @@ class Broker:
         self.image = image
         self.features.update(image, offset)
         await self.partitions.apply(image, delta)
+        if self._lifecycle is not None:
+            self._lifecycle.tell_cordoned()
         for listener in self.metadata_listeners:
             listener(image, delta)
 
