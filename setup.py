@@ -19,6 +19,7 @@ COMPILED = [
     "src/mainstem/broker/partition.py",
     "src/mainstem/broker/purgatory.py",
     "src/mainstem/broker/router.py",
+    "src/mainstem/client/decode.py",
     "src/mainstem/client/types.py",
     "src/mainstem/core/log/append_result.py",
     "src/mainstem/core/log/compaction.py",
