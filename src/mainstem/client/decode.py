@@ -74,16 +74,17 @@ class FetchedChunk:
     """What one fetch brought of one partition, and how far it has been taken."""
 
     __slots__ = (
+        "_aborted",
         "_batch",
         "_body",
         "_body_at",
         "_body_end",
-        "_check_crcs",
         "_filter",
         "_index",
         "_key_deserializer",
         "_next_batch",
         "_value_deserializer",
+        "check_crcs",
         "end",
         "end_offset",
         "fetch_offset",
@@ -128,10 +129,11 @@ class FetchedChunk:
         self.last_epoch: i64 = -1
         """The leader epoch of its last batch."""
         self.is_over = False
-        self._check_crcs = check_crcs
+        self.check_crcs = check_crcs
         self._key_deserializer = key_deserializer
         self._value_deserializer = value_deserializer
-        self._filter = None if aborted is None else AbortedFilter(aborted)
+        self._aborted = aborted
+        self._filter = self.fresh_filter()
         self._next_batch: i64 = start
         self._batch: BatchView | None = None
         self._body = b""
@@ -139,6 +141,10 @@ class FetchedChunk:
         self._body_end: i64 = 0
         self._index: i64 = 0
         self._find_end(start + size)
+
+    def fresh_filter(self) -> AbortedFilter | None:
+        """What tells the batches to leave out, from the beginning of the chunk on; None where all are wanted."""
+        return None if self._aborted is None else AbortedFilter(self._aborted)
 
     def _find_end(self, limit: i64) -> None:
         """Walks the headers only: the next fetch is to go out before anything here is decoded."""
@@ -186,7 +192,7 @@ class FetchedChunk:
         """Opens the next batch that has records for us; False if there is none left."""
         while self._next_batch < self.end:
             batch = BatchView(self.frame, self._next_batch)
-            if batch.magic != 2 or self._check_crcs:
+            if batch.magic != 2 or self.check_crcs:
                 batch.check(self.end)
             chosen = not (self._filter is not None and self._filter.skips(batch))
             if chosen and not batch.is_control and batch.next_offset > self.position and batch.record_count != 0:
