@@ -79,24 +79,24 @@ class OffsetFinder:
         await self._cluster.metadata({tp.topic for tp in wanted}, timeout_ms)
         found: dict[TopicPartition, FoundOffset] = {}
         pauses = self._cluster.backoff()
-        while True:
-            rest = {tp: timestamp for tp, timestamp in wanted.items() if tp not in found}
-            got, errors = await self.try_list_offsets(rest)
-            found.update(got)
-            for error in errors.values():
-                if not error.retriable:
-                    raise error
-            if len(found) == len(wanted):
-                return found
-            error = next(iter(errors.values()))
-            pause_s = pauses.next_s()
-            if self._loop.time() + pause_s >= deadline:
-                raise KafkaTimeoutError(
-                    f"no offsets within {timeout_ms:g} ms; the last try: {error}",
-                    topic=error.topic,
-                    partition=error.partition,
-                ) from error
-            await asyncio.sleep(pause_s)
+        last: KafkaError | None = None
+        try:
+            async with asyncio.timeout_at(deadline):
+                while True:
+                    rest = {tp: timestamp for tp, timestamp in wanted.items() if tp not in found}
+                    got, errors = await self.try_list_offsets(rest)
+                    found.update(got)
+                    for last in errors.values():
+                        if not last.retriable:
+                            raise last
+                    if len(found) == len(wanted):
+                        return found
+                    await asyncio.sleep(pauses.next_s())
+        except TimeoutError as late:
+            if isinstance(late, KafkaError):
+                raise
+            text = f"no offsets within {timeout_ms:g} ms" + (f"; the last try: {last}" if last is not None else "")
+            raise KafkaTimeoutError(text) from last
 
     async def try_list_offsets(
         self, wanted: Mapping[TopicPartition, int]
