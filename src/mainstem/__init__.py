@@ -11,15 +11,22 @@ from mainstem._version import VERSION
 if TYPE_CHECKING:
     from mainstem.client import (
         AdminOptions,
+        AsyncAdmin,
         CommonOptions,
+        ConfigChange,
+        ConfigResource,
         ConsumerOptions,
         ConsumerRecord,
         KafkaError,
         KafkaTimeoutError,
+        NewTopic,
         OffsetAndMetadata,
         OffsetAndTimestamp,
+        OffsetSpec,
         ProducerOptions,
         RecordMetadata,
+        ResourceType,
+        SomeFailedError,
         TopicPartition,
     )
 
@@ -27,15 +34,22 @@ __version__ = VERSION
 
 __all__ = [
     "AdminOptions",
+    "AsyncAdmin",
     "CommonOptions",
+    "ConfigChange",
+    "ConfigResource",
     "ConsumerOptions",
     "ConsumerRecord",
     "KafkaError",
     "KafkaTimeoutError",
+    "NewTopic",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
+    "OffsetSpec",
     "ProducerOptions",
     "RecordMetadata",
+    "ResourceType",
+    "SomeFailedError",
     "TopicPartition",
     "__version__",
 ]

@@ -9,6 +9,13 @@ from importlib import import_module
 from typing import Any, Final
 
 _HOMES: Final = {
+    "AsyncAdmin": "admin",
+    "SomeFailedError": "admin_base",
+    "ConfigChange": "admin_configs",
+    "ConfigResource": "admin_configs",
+    "ResourceType": "admin_configs",
+    "NewTopic": "admin_topics",
+    "OffsetSpec": "admin_records",
     "CommonOptions": "options",
     "ConsumerOptions": "options",
     "ProducerOptions": "options",
@@ -25,15 +32,22 @@ _HOMES: Final = {
 
 __all__ = [
     "AdminOptions",
+    "AsyncAdmin",
     "CommonOptions",
+    "ConfigChange",
+    "ConfigResource",
     "ConsumerOptions",
     "ConsumerRecord",
     "KafkaError",
     "KafkaTimeoutError",
+    "NewTopic",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
+    "OffsetSpec",
     "ProducerOptions",
     "RecordMetadata",
+    "ResourceType",
+    "SomeFailedError",
     "TopicPartition",
 ]
 
