@@ -104,7 +104,7 @@ def _change(given: argparse.Namespace, changes: list[ConfigChange]) -> int:
         resource = _resource(given)
         if given.kind == "topic":
             await admin.describe_topics([given.name])
-        await admin.incremental_alter_configs({resource: changes}, validate_only=given.dry_run)
+        await admin.alter_configs({resource: changes}, validate_only=given.dry_run)
         word = "could be altered" if given.dry_run else "altered"
         keys = [each.name for each in changes]
         out.done(

@@ -168,7 +168,7 @@ def alter(given: argparse.Namespace) -> int:
         await admin.describe_topics([given.topic])
         if changes:
             resource = ConfigResource(ResourceType.TOPIC, given.topic)
-            await admin.incremental_alter_configs({resource: changes}, validate_only=given.dry_run)
+            await admin.alter_configs({resource: changes}, validate_only=given.dry_run)
         if given.partitions:
             await admin.create_partitions({given.topic: given.partitions}, validate_only=given.dry_run)
         word = "could be altered" if given.dry_run else "altered"
