@@ -21,6 +21,7 @@ COMPILED = [
     "src/mainstem/broker/router.py",
     "src/mainstem/client/accumulator.py",
     "src/mainstem/client/batches.py",
+    "src/mainstem/client/decode.py",
     "src/mainstem/client/partitioner.py",
     "src/mainstem/client/sync_producer.py",
     "src/mainstem/client/types.py",

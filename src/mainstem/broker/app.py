@@ -38,6 +38,7 @@ from mainstem.broker.router import Router
 from mainstem.broker.topic_creation import TopicCreation
 from mainstem.core.controller.image import ClusterImage, ImageDelta
 from mainstem.core.controller.states import PartitionState
+from mainstem.net.connection import Handler
 from mainstem.net.listener import Listener
 from mainstem.protocol.api import APIS
 from mainstem.protocol.api import Listener as ListenerKind
@@ -63,8 +64,12 @@ class Broker:
         open_files_max: int = 10_000,
         on_fatal: Callable[[BaseException], None] = lambda error: None,
         carry: Carry = carry_directly,
+        around: Callable[[Handler], Handler] = lambda handler: handler,
     ) -> None:
-        """`carry` is how messages reach the controller; a simulator puts its own in."""
+        """`carry` is how messages reach the controller; a simulator puts its own in.
+
+        `around` may put something before the router that sees every request first; a test kit has its faults there.
+        """
         self.loop = loop
         self.fs = fs
         self.clock = clock
@@ -125,6 +130,7 @@ class Broker:
         ]
         """Told of each change, in order, after the partitions have followed it."""
         self._router = Router(self, served())
+        self._handler = around(self._router.dispatch)
         self._shared = SharedBuffer()
         self._listeners: dict[str, Listener] = {}
 
@@ -251,7 +257,7 @@ class Broker:
             listener = Listener(
                 self.loop,
                 endpoint.listener,
-                self._router.dispatch,
+                self._handler,
                 self._shared,
                 max_frame_bytes=self.config.get_int("socket.request.max.bytes", at_least=1),
                 max_connections=self.config.get_int("max.connections", at_least=0),

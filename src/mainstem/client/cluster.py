@@ -457,10 +457,14 @@ class Cluster:
 
     async def coordinator(self, kind: CoordinatorKind, key: str) -> BrokerConnection:
         """The broker that coordinates a group or a transactional id, asked for once until it is forgotten."""
+        return await self.node(await self.coordinator_id(kind, key))
+
+    async def coordinator_id(self, kind: CoordinatorKind, key: str) -> int:
+        """The same for a caller who has connections of its own."""
         node_id = self._coordinators.get((kind, key))
         if node_id is None:
             node_id = await self._find_coordinator(kind, key)
-        return await self.node(node_id)
+        return node_id
 
     def forget_coordinator(self, kind: CoordinatorKind, key: str) -> None:
         self._coordinators.pop((kind, key), None)
