@@ -10,10 +10,13 @@ from mainstem._version import VERSION
 
 if TYPE_CHECKING:
     from mainstem.client import (
+        Admin,
         AdminOptions,
         AsyncAdmin,
+        AsyncProducer,
         CommonOptions,
         ConfigChange,
+        ConfigOperation,
         ConfigResource,
         ConsumerOptions,
         ConsumerRecord,
@@ -23,9 +26,11 @@ if TYPE_CHECKING:
         OffsetAndMetadata,
         OffsetAndTimestamp,
         OffsetSpec,
+        Producer,
         ProducerOptions,
         RecordMetadata,
         ResourceType,
+        SendFuture,
         SomeFailedError,
         TopicPartition,
     )
@@ -33,10 +38,13 @@ if TYPE_CHECKING:
 __version__ = VERSION
 
 __all__ = [
+    "Admin",
     "AdminOptions",
     "AsyncAdmin",
+    "AsyncProducer",
     "CommonOptions",
     "ConfigChange",
+    "ConfigOperation",
     "ConfigResource",
     "ConsumerOptions",
     "ConsumerRecord",
@@ -46,9 +54,11 @@ __all__ = [
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "OffsetSpec",
+    "Producer",
     "ProducerOptions",
     "RecordMetadata",
     "ResourceType",
+    "SendFuture",
     "SomeFailedError",
     "TopicPartition",
     "__version__",

@@ -15,14 +15,17 @@ from mainstem.client.admin_records import ALL_RECORDS, OffsetSpec
 from mainstem.client.admin_topics import NewTopic
 from mainstem.client.errors import (
     GroupIdNotFoundError,
+    IllegalStateError,
     InvalidConfigurationError,
     InvalidPartitionsError,
     InvalidTopicError,
+    KafkaError,
     KafkaTimeoutError,
     OffsetOutOfRangeError,
     TopicExistsError,
     UnknownTopicOrPartitionError,
 )
+from mainstem.client.sync_admin import Admin
 from mainstem.client.types import OffsetAndMetadata, TopicPartition
 from tests.client.writing import append
 
@@ -166,7 +169,7 @@ def test_configs_say_their_value_and_source_and_are_changed_one_by_one(act: Act)
             ConfigChange("max.message.bytes", "2000"),
             ConfigChange("retention.ms", None, ConfigOperation.DELETE),
         ]
-        await admin.incremental_alter_configs({resource: changes})
+        await admin.alter_configs({resource: changes})
         found = (await admin.describe_configs([resource], include_synonyms=True))[resource]
         assert found["max.message.bytes"].value == "2000"
         assert found["max.message.bytes"].source == ConfigSource.DYNAMIC_TOPIC_CONFIG
@@ -176,7 +179,7 @@ def test_configs_say_their_value_and_source_and_are_changed_one_by_one(act: Act)
         one = (await admin.describe_configs([resource], ["retention.ms"]))[resource]
         assert list(one) == ["retention.ms"]
         with pytest.raises(InvalidConfigurationError):
-            await admin.incremental_alter_configs({resource: [ConfigChange("no.such.config", "1")]})
+            await admin.alter_configs({resource: [ConfigChange("no.such.config", "1")]})
         broker = ConfigResource(ResourceType.BROKER, "1")
         assert (await admin.describe_configs([broker]))[broker]["node.id"].value == "1"
 
@@ -280,5 +283,39 @@ def test_an_admin_that_finds_no_broker_says_so_when_its_time_is_up() -> None:
                 KafkaTimeoutError, match=r"listing topics did not succeed within 300 ms.*127\.0\.0\.1:1"
             ):
                 await admin.list_topics()
+
+    asyncio.run(whole())
+
+
+def test_the_synchronous_admin_has_every_method_and_waits_for_it(bootstrap: str) -> None:
+    name = fresh("orders")
+    public = {each for each in dir(AsyncAdmin) if not each.startswith("_")} - {"start", "cluster"}
+    assert public <= set(dir(Admin))
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        admin.create_topics([NewTopic(name, 2)])
+        assert admin.describe_topics([name])[name].partitions[1].partition == 1
+        with pytest.raises(TopicExistsError):
+            admin.create_topics([NewTopic(name, 2)])
+        resource = ConfigResource.topic(name)
+        admin.alter_configs({resource: {"retention.ms": "5000"}})
+        admin.alter_configs({resource: {"retention.ms": None}})
+        admin.delete_topics([name])
+    assert Admin.create_topics.__doc__ == AsyncAdmin.create_topics.__doc__
+
+
+def test_features_of_the_cluster_are_described_and_not_taken_where_they_cannot_be(act: Act) -> None:
+    async def story(admin: AsyncAdmin) -> None:
+        found = await admin.describe_features()
+        assert found["metadata.version"].supported_min <= found["metadata.version"].finalized
+        with pytest.raises(KafkaError):
+            await admin.update_features({"metadata.version": 9999}, validate_only=True)
+
+    act(story)
+
+
+def test_an_admin_that_was_not_started_says_so() -> None:
+    async def whole() -> None:
+        with pytest.raises(IllegalStateError, match="not started"):
+            await AsyncAdmin().list_topics()
 
     asyncio.run(whole())

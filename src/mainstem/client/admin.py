@@ -18,4 +18,4 @@ from mainstem.client.admin_transactions import TransactionAdmin
 
 
 class AsyncAdmin(TopicAdmin, ConfigAdmin, GroupAdmin, RecordAdmin, TransactionAdmin, ClusterAdmin):
-    """Made with `AdminOptions` as keywords while a loop runs; closed by `async with` or `close`."""
+    """Options are keyword arguments, by Kafka's names in Python's spelling: see `AdminOptions`."""

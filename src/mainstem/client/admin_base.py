@@ -18,7 +18,14 @@ from typing import Any, Final, Self, TypeVar, cast
 
 from mainstem.client.cluster import Cluster, CoordinatorKind
 from mainstem.client.connection import BrokerConnection
-from mainstem.client.errors import KafkaError, KafkaTimeoutError, UnknownServerError, error_for, raise_for
+from mainstem.client.errors import (
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeoutError,
+    UnknownServerError,
+    error_for,
+    raise_for,
+)
 from mainstem.client.options import AdminOptions
 from mainstem.client.types import TopicPartition
 from mainstem.protocol.errors import ErrorCode
@@ -75,22 +82,38 @@ class SomeFailedError(KafkaError, ExceptionGroup[KafkaError]):
 
 
 class AdminBase:
-    """The connection to the cluster, and how questions are asked. Made while a loop runs."""
+    """The connection to the cluster, and how questions are asked."""
 
-    def __init__(self, rng: random.Random | None = None, **options: Any) -> None:
+    def __init__(self, *, rng: random.Random | None = None, **options: Any) -> None:
         self.options = AdminOptions.from_kwargs(options)
-        self.cluster = Cluster(self.options, rng or random.Random())
+        self._rng = rng or random.Random()
+        self._started: Cluster | None = None
         self._is_stale = True
         """Whether brokers and controller have to be asked for before they are believed."""
 
     async def __aenter__(self) -> Self:
+        await self.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    async def start(self) -> None:
+        """Makes it ready. Connects to nobody yet."""
+        if self._started is not None:
+            raise IllegalStateError("the admin was started before")
+        self._started = Cluster(self.options, self._rng)
+
     async def close(self) -> None:
-        await self.cluster.close()
+        if self._started is not None:
+            await self._started.close()
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster as this admin sees it."""
+        if self._started is None:
+            raise IllegalStateError("the admin is not started: use it with `async with`")
+        return self._started
 
     # Trying
 

@@ -6,11 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from mainstem._version import VERSION
 from mainstem.client.admin_base import AdminBase, outcome
 from mainstem.client.errors import KafkaError, raise_for
 from mainstem.client.metadata import BrokerAddress
 from mainstem.client.types import TopicPartition
 from mainstem.protocol.api import ApiKey
+from mainstem.protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 from mainstem.protocol.messages.k34_alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -28,6 +30,11 @@ from mainstem.protocol.messages.k55_describe_quorum import (
     PartitionData,
     ReplicaState,
     TopicData,
+)
+from mainstem.protocol.messages.k57_update_features import (
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
 )
 from mainstem.protocol.messages.k60_describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from mainstem.protocol.messages.k64_unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
@@ -79,6 +86,15 @@ class QuorumInfo:
     observers: tuple[QuorumReplica, ...]
 
 
+class FeatureRange(NamedTuple):
+    """What a feature of the cluster is set to (0: not at all), and to what the broker that was asked could take it."""
+
+    name: str
+    finalized: int
+    supported_min: int
+    supported_max: int
+
+
 class BrokerVersions(NamedTuple):
     """The first and last version of each API that a broker speaks, and the levels of the cluster's features."""
 
@@ -115,6 +131,44 @@ class ClusterAdmin(AdminBase):
             return BrokerVersions(dict(connection.versions), dict(connection.features))
 
         return await self._once(attempt, f"connecting to broker {node_id}")
+
+    async def describe_features(self) -> dict[str, FeatureRange]:
+        async def attempt() -> dict[str, FeatureRange]:
+            connection = await self._any()
+            request = ApiVersionsRequest(client_software_name="mainstem", client_software_version=VERSION)
+            answer = await connection.ask(request, ApiVersionsResponse)
+            raise_for(answer.error_code, "describing features", broker=connection.name)
+            levels = {each.name: each.max_version_level for each in answer.finalized_features}
+            return {
+                each.name: FeatureRange(each.name, levels.get(each.name, 0), each.min_version, each.max_version)
+                for each in sorted(answer.supported_features, key=lambda one: one.name)
+            }
+
+        return await self._once(attempt, "describing features")
+
+    async def update_features(
+        self, levels: Mapping[str, int], *, allow_downgrade: bool = False, validate_only: bool = False
+    ) -> None:
+        """Takes features of the cluster to these levels; a lower one than it has needs `allow_downgrade`."""
+
+        async def attempt() -> None:
+            connection = await self._controller()
+            # An upgrade, or a downgrade that loses nothing (KIP-584).
+            kind = 2 if allow_downgrade else 1
+            request = UpdateFeaturesRequest(
+                timeout_ms=self.options.request_timeout_ms,
+                feature_updates=[
+                    FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind)
+                    for name, level in levels.items()
+                ],
+                validate_only=validate_only,
+            )
+            answer = await connection.ask(request, UpdateFeaturesResponse)
+            raise_for(answer.error_code, answer.error_message, broker=connection.name)
+            for each in answer.results:
+                raise_for(each.error_code, f"feature {each.feature}: {each.error_message}", broker=connection.name)
+
+        await self._once(attempt, "updating features")
 
     async def describe_log_dirs(self, brokers: Iterable[int] | None = None) -> dict[int, dict[str, LogDir]]:
         """The directories of these brokers, or of all, by path."""

@@ -44,6 +44,19 @@ class ConfigResource(NamedTuple):
     kind: ResourceType
     name: str
 
+    @classmethod
+    def topic(cls, name: str) -> ConfigResource:
+        return cls(ResourceType.TOPIC, name)
+
+    @classmethod
+    def broker(cls, node_id: int | None = None) -> ConfigResource:
+        """One broker, or the default of all."""
+        return cls(ResourceType.BROKER, "" if node_id is None else str(node_id))
+
+    @classmethod
+    def group(cls, group_id: str) -> ConfigResource:
+        return cls(ResourceType.GROUP, group_id)
+
 
 class ConfigSource(IntEnum):
     """Where a value comes from, the nearest that has one."""
@@ -137,11 +150,17 @@ class ConfigAdmin(AdminBase):
 
         return await self._each(resources, attempt, "describing configs")
 
-    async def incremental_alter_configs(
-        self, changes: Mapping[ConfigResource, Iterable[ConfigChange]], *, validate_only: bool = False
+    async def alter_configs(
+        self,
+        changes: Mapping[ConfigResource, Mapping[str, str | None] | Iterable[ConfigChange]],
+        *,
+        validate_only: bool = False,
     ) -> None:
-        """Changes some configs of each resource and leaves the others (KIP-339)."""
-        wanted = {resource: list(each) for resource, each in changes.items()}
+        """Changes some configs of each resource and leaves the others (KIP-339).
+
+        A mapping sets what has a value, and gives what has None its default back.
+        """
+        wanted = {resource: _changes(each) for resource, each in changes.items()}
 
         async def attempt(asked: list[ConfigResource]) -> dict[ConfigResource, KafkaError | None]:
             results: dict[ConfigResource, KafkaError | None] = {}
@@ -217,6 +236,15 @@ def _entry(found: DescribeConfigsResourceResult) -> ConfigEntry:
         found.documentation or "",
         synonyms,
     )
+
+
+def _changes(given: Mapping[str, str | None] | Iterable[ConfigChange]) -> list[ConfigChange]:
+    if not isinstance(given, Mapping):
+        return list(given)
+    return [
+        ConfigChange(name, value, ConfigOperation.DELETE if value is None else ConfigOperation.SET)
+        for name, value in given.items()
+    ]
 
 
 def _source(number: int) -> ConfigSource:

@@ -249,7 +249,8 @@ async def _describe(connection: BrokerConnection, asked: list[str]) -> dict[str,
     if rest:
         answer = await connection.ask(DescribeGroupsRequest(groups=rest), DescribeGroupsResponse)
         for group in answer.groups:
-            message = group.error_message or f"group {group.group_id}"
+            is_missing = group.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+            message = f"group {group.group_id}" if is_missing else group.error_message or f"group {group.group_id}"
             results[group.group_id] = outcome(
                 _classic_group(group, connection), group.error_code, message, broker=connection.name
             )

@@ -200,17 +200,21 @@ class TransactionAdmin(AdminBase):
 
         await self._each([partition], attempt, "aborting a transaction")
 
-    async def fence_producers(self, transactional_ids: Iterable[str], *, timeout_ms: int = 1) -> None:
-        """Takes transactional ids over: what is open is aborted, and producers that use them are fenced (KIP-588)."""
+    async def fence_producers(self, transactional_ids: Iterable[str]) -> dict[str, tuple[int, int]]:
+        """Takes transactional ids over: what is open is aborted, and producers that use them are fenced.
 
-        async def attempt(asked: list[str]) -> dict[str, KafkaError | None]:
-            results: dict[str, KafkaError | None] = {}
+        Gives the producer id and the new epoch of each (KIP-588).
+        """
+
+        async def attempt(asked: list[str]) -> dict[str, tuple[int, int] | KafkaError]:
+            results: dict[str, tuple[int, int] | KafkaError] = {}
             for each in asked:
                 connection = await self._coordinator(CoordinatorKind.TRANSACTION, each)
-                request = InitProducerIdRequest(transactional_id=each, transaction_timeout_ms=timeout_ms)
+                request = InitProducerIdRequest(transactional_id=each, transaction_timeout_ms=1)
                 answer = await connection.ask(request, InitProducerIdResponse)
+                found = (answer.producer_id, answer.producer_epoch)
                 message = f"transactional id {each}"
-                results[each] = outcome(None, answer.error_code, message, broker=connection.name)
+                results[each] = outcome(found, answer.error_code, message, broker=connection.name)
             return results
 
-        await self._each(transactional_ids, attempt, "fencing producers")
+        return await self._each(transactional_ids, attempt, "fencing producers")

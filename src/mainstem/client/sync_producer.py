@@ -28,11 +28,11 @@ class Producer:
 
     def __init__(self, **options: Any) -> None:
         self._async = AsyncProducer(**options)
-        self._thread: LoopThread = loop_thread()
+        self._runner: LoopThread = loop_thread()
         self._accumulator: Accumulator = self._async.accumulator
         self._key_serializer: Callable[[Any], bytes | None] | None = self._async.options.key_serializer
         self._value_serializer: Callable[[Any], bytes | None] | None = self._async.options.value_serializer
-        self._thread.run(self._async.start())
+        self._runner.run(self._async.start())
 
     def __enter__(self) -> "Producer":
         return self
@@ -69,55 +69,55 @@ class Producer:
     def _append_waiting(
         self, topic: str, partition: int, key: Any, value: Any, timestamp: int, headers: Headers | None
     ) -> SendFuture:
-        sent: SendFuture = self._thread.run(
+        sent: SendFuture = self._runner.run(
             self._async.append_waiting(topic, partition, key, value, timestamp, headers)
         )
         return sent
 
     def send_table(self, table: Any, topic: str | None = None, **options: Any) -> int:
         """Sends an Arrow table, a record a row, and waits until it is acknowledged; how many records that was."""
-        sent: int = self._thread.run(self._async.send_table(table, topic, **options))
+        sent: int = self._runner.run(self._async.send_table(table, topic, **options))
         return sent
 
     def flush(self, timeout_ms: float | None = None) -> None:
         """Sends what waits and returns when everything sent so far is answered, well or not."""
-        self._thread.run(self._async.flush(timeout_ms))
+        self._runner.run(self._async.flush(timeout_ms))
 
     def partitions_for(self, topic: str) -> list[int]:
         """The partitions of a topic."""
-        found: list[int] = self._thread.run(self._async.partitions_for(topic))
+        found: list[int] = self._runner.run(self._async.partitions_for(topic))
         return found
 
     def close(self, timeout_ms: float | None = None) -> None:
         """Waits until everything is answered, up to `timeout_ms`, and fails what is not."""
-        self._thread.run(self._async.close(timeout_ms))
+        self._runner.run(self._async.close(timeout_ms))
 
     # Transactions
 
     def init_transactions(self) -> None:
         """Once before the first transaction: ends what the last owner of the transactional id left open."""
-        self._thread.run(self._async.init_transactions())
+        self._runner.run(self._async.init_transactions())
 
     def begin_transaction(self) -> None:
-        self._thread.run(_begin(self._async))
+        self._runner.run(_begin(self._async))
 
     def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
     ) -> None:
         """Commits a group's offsets with the transaction; `group` is the consumer's `group_metadata()`."""
-        self._thread.run(self._async.send_offsets_to_transaction(offsets, group))
+        self._runner.run(self._async.send_offsets_to_transaction(offsets, group))
 
     def commit_transaction(self) -> None:
         """Waits until every record is acknowledged, and commits them all."""
-        self._thread.run(self._async.commit_transaction())
+        self._runner.run(self._async.commit_transaction())
 
     def abort_transaction(self) -> None:
         """Drops what was not sent, and has brokers and consumers drop what was."""
-        self._thread.run(self._async.abort_transaction())
+        self._runner.run(self._async.abort_transaction())
 
     def transaction(self) -> "Transaction":
         """A transaction for a `with` block: committed at its end, aborted where it raises."""
-        return Transaction(self, self._thread, self._async)
+        return Transaction(self, self._runner, self._async)
 
 
 async def _begin(producer: AsyncProducer) -> None:
@@ -127,19 +127,19 @@ async def _begin(producer: AsyncProducer) -> None:
 class Transaction:
     """The open transaction of a producer, within `with producer.transaction()`."""
 
-    def __init__(self, producer: Producer, thread: LoopThread, inner: AsyncProducer) -> None:
+    def __init__(self, producer: Producer, runner: LoopThread, inner: AsyncProducer) -> None:
         self._producer = producer
-        self._thread = thread
+        self._runner = runner
         self._context: Any = inner.transaction()
 
     def __enter__(self) -> "Transaction":
-        self._thread.run(self._context.__aenter__())
+        self._runner.run(self._context.__aenter__())
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._thread.run(self._context.__aexit__(kind, error, traceback))
+        self._runner.run(self._context.__aexit__(kind, error, traceback))
 
     def send_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata) -> None:
         """Commits a group's offsets with the transaction; `group` is the consumer's `group_metadata()`."""
