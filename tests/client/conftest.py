@@ -1,16 +1,13 @@
-"""What the client is tested against: our broker in `make test`, and Apache Kafka where a campaign asks for it."""
+"""What the client is tested against: our broker in `make test`, all of `tests/support/targets` in `make test-client`."""
 
 import pytest
 
-from tests.support.kafka import kafka, kafka_node
-from tests.support.node import node
+from tests.support.targets import Target, target
 
-__all__ = ["bootstrap", "kafka", "kafka_node", "node"]
+__all__ = ["bootstrap", "target"]
 
 
-@pytest.fixture(params=["mainstem", pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.campaign])])
-def bootstrap(request: pytest.FixtureRequest) -> str:
+@pytest.fixture
+def bootstrap(target: Target) -> str:
     """The address of a broker that runs for the whole session."""
-    found = request.getfixturevalue("node" if request.param == "mainstem" else "kafka_node").bootstrap
-    assert isinstance(found, str)
-    return found
+    return target.bootstrap
