@@ -11,7 +11,9 @@ from mainstem._version import VERSION
 if TYPE_CHECKING:
     from mainstem.client import (
         AdminOptions,
+        AsyncConsumer,
         CommonOptions,
+        Consumer,
         ConsumerOptions,
         ConsumerRecord,
         KafkaError,
@@ -19,15 +21,19 @@ if TYPE_CHECKING:
         OffsetAndMetadata,
         OffsetAndTimestamp,
         ProducerOptions,
+        RebalanceListener,
         RecordMetadata,
         TopicPartition,
+        read_topic,
     )
 
 __version__ = VERSION
 
 __all__ = [
     "AdminOptions",
+    "AsyncConsumer",
     "CommonOptions",
+    "Consumer",
     "ConsumerOptions",
     "ConsumerRecord",
     "KafkaError",
@@ -35,9 +41,11 @@ __all__ = [
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "ProducerOptions",
+    "RebalanceListener",
     "RecordMetadata",
     "TopicPartition",
     "__version__",
+    "read_topic",
 ]
 
 

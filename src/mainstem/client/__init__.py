@@ -18,6 +18,10 @@ _HOMES: Final = {
     "OffsetAndTimestamp": "types",
     "RecordMetadata": "types",
     "TopicPartition": "types",
+    "AsyncConsumer": "consumer",
+    "Consumer": "consumer_sync",
+    "RebalanceListener": "listeners",
+    "read_topic": "arrow_read",
     "KafkaError": "errors",
     "KafkaTimeoutError": "errors",
 }
@@ -25,7 +29,9 @@ _HOMES: Final = {
 
 __all__ = [
     "AdminOptions",
+    "AsyncConsumer",
     "CommonOptions",
+    "Consumer",
     "ConsumerOptions",
     "ConsumerRecord",
     "KafkaError",
@@ -33,8 +39,10 @@ __all__ = [
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "ProducerOptions",
+    "RebalanceListener",
     "RecordMetadata",
     "TopicPartition",
+    "read_topic",
 ]
 
 
