@@ -22,7 +22,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from mainstem.broker.clock import Clock
 from mainstem.broker.partition import Partition
-from mainstem.core.group.effects import (
+from mainstem.core.coordinator.effects import (
     ArmTimer,
     CancelTimer,
     CoordinatorMachine,

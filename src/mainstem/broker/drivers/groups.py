@@ -14,8 +14,8 @@ from mainstem.broker.context import RequestContext
 from mainstem.broker.drivers.coordinator import CoordinatorRuntime, PartitionLog, Shard
 from mainstem.broker.topic_creation import GROUP_OFFSETS
 from mainstem.core.controller.image import ClusterImage, ImageDelta
+from mainstem.core.coordinator.effects import Outcome
 from mainstem.core.group.config import GroupConfig
-from mainstem.core.group.effects import Outcome
 from mainstem.core.group.machine import GroupMachine
 from mainstem.core.group.offsets import CommitBy, FetchedOffset, NewOffset, WantedTopic
 from mainstem.core.group.rebalance import Caller

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from mainstem.core.coordinator.effects import ArmTimer, LogRecord, Outcome, Ticket
 from mainstem.core.group import records
 from mainstem.core.group.classic import (
     COMPLETING_REBALANCE,
@@ -29,7 +30,6 @@ from mainstem.core.group.classic import (
     STABLE,
     ClassicGroup,
 )
-from mainstem.core.group.effects import ArmTimer, LogRecord, Outcome, Ticket
 from mainstem.core.group.rebalance import HEARTBEAT, GroupCreated, Rebalancing
 from mainstem.core.group.records import NO_EXPIRY
 from mainstem.core.group.store import CommittedOffset
