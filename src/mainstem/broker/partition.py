@@ -15,6 +15,7 @@ from mainstem.broker.clock import Clock
 from mainstem.broker.purgatory import Watchers
 from mainstem.core.log.append_result import AppendResult
 from mainstem.core.log.producers import Origin
+from mainstem.core.log.verification import NO_GUARD
 from mainstem.core.replication.leader import LeaderState
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.storage.errors import StorageError
@@ -131,6 +132,7 @@ class Partition:
         all_in_sync: bool = True,
         origin: Origin = Origin.CLIENT,
         transaction_version: int = 0,
+        guard: int = NO_GUARD,
     ) -> AppendResult:
         """Appends one batch. RemoteError where it may not be. `notify` is the caller's to call, once it is done."""
         leader = self.leader
@@ -143,13 +145,18 @@ class Partition:
             )
         try:
             result = self.log.append_as_leader(
-                buffer, start, end, leader.epoch, self._clock.wall_ms(), origin, transaction_version
+                buffer, start, end, leader.epoch, self._clock.wall_ms(), origin, transaction_version, guard
             )
         except StorageError as error:
             raise self._failed(error) from error
         if not result.is_duplicate:
             self._wrote()
         return result
+
+    def begin_verification(self, producer_id: int, epoch: int, first_sequence: int, raises_epoch: bool) -> int:
+        """The guard that the first batch of a transaction must bring; `NO_GUARD` where it is open already."""
+        self.check_leader()
+        return self.log.begin_verification(producer_id, epoch, first_sequence, raises_epoch, self._clock.wall_ms())
 
     def _wrote(self) -> None:
         log = self.log

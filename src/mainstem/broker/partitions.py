@@ -81,6 +81,7 @@ class Partitions:
         self._configs: dict[str, LogConfig] = {}
         """One for all partitions of a topic; emptied when any setting changes."""
         self._producer_expiration_ms = producer_expiration_ms
+        self._verifies_transactions = True
         self._on_directory_failure = on_directory_failure
         self._partitions: dict[Key, Partition] = {}
         self._by_id: dict[tuple[bytes, int], Partition] = {}
@@ -138,7 +139,9 @@ class Partitions:
     def _take_broker_settings(self) -> None:
         """What was set for this broker while running gives topics their defaults, as its file does."""
         try:
-            self._defaults = server_defaults(ConfigView(self._settings, self.image, self._node_id).settings)
+            settings = ConfigView(self._settings, self.image, self._node_id).settings
+            self._defaults = server_defaults(settings)
+            self._verifies_transactions = settings.get("transaction.partition.verification.enable", "true") == "true"
         except ValueError as error:
             log.error("the defaults of topics stay as they are: %s", error)
         self._configs.clear()
@@ -166,6 +169,7 @@ class Partitions:
                     "high_watermark": place.high_watermark,
                 },
             )
+        opened.verifies_transactions = self._verifies_transactions
         return opened
 
     # Start
@@ -348,6 +352,7 @@ class Partitions:
             partition = self._partitions.get((topic, index))
             if partition is not None:
                 partition.log.config = config
+                partition.log.verifies_transactions = self._verifies_transactions
                 partition.config_changed(config.min_insync_replicas)
 
     # Failing

@@ -124,7 +124,7 @@ class TxnMachine:
 
     def init_producer_id(self, ticket: Ticket, by: InitBy, now_ms: int, fresh_id: int = NO_ID) -> Outcome:
         """Answers with a Producer."""
-        self._check_init(by)
+        check_init(by, self.config)
         timeout_ms = NO_TIMEOUT if by.two_phase else by.timeout_ms
         txn = self.store.get(by.transactional_id)
         if txn is None:
@@ -141,20 +141,6 @@ class TxnMachine:
             out.effects.append(Refuse(ticket, ErrorCode.CONCURRENT_TRANSACTIONS))
             return out
         return self._take_over(ticket, txn, by.expected, timeout_ms, now_ms, fresh_id)
-
-    def _check_init(self, by: InitBy) -> None:
-        if not by.transactional_id:
-            raise RemoteError(ErrorCode.INVALID_REQUEST, "a transactional id is not empty")
-        if by.two_phase and not self.config.two_phase_commit:
-            raise RemoteError(
-                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transaction.two.phase.commit.enable is false"
-            )
-        if by.keep_prepared and not self.config.two_phase_commit:
-            raise RemoteError(ErrorCode.UNSUPPORTED_VERSION, "transaction.two.phase.commit.enable is false")
-        if not by.two_phase and not 0 < by.timeout_ms <= self.config.timeout_max_ms:
-            raise RemoteError(
-                ErrorCode.INVALID_TRANSACTION_TIMEOUT, f"a transaction lasts up to {self.config.timeout_max_ms} ms"
-            )
 
     def _take_over(
         self,
@@ -428,6 +414,22 @@ class TxnMachine:
     def _record(self, before: Transaction, after: Transaction) -> LogRecord:
         assert after.state in TRANSITIONS[before.state], f"{after} cannot follow {before}"
         return log_record(after, self.server_version)
+
+
+def check_init(by: InitBy, config: TxnConfig) -> None:
+    """What is wrong with InitProducerId whoever coordinates its transactional id: RemoteError."""
+    if not by.transactional_id:
+        raise RemoteError(ErrorCode.INVALID_REQUEST, "a transactional id is not empty")
+    if by.two_phase and not config.two_phase_commit:
+        raise RemoteError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transaction.two.phase.commit.enable is false"
+        )
+    if by.keep_prepared and not config.two_phase_commit:
+        raise RemoteError(ErrorCode.UNSUPPORTED_VERSION, "transaction.two.phase.commit.enable is false")
+    if not by.two_phase and not 0 < by.timeout_ms <= config.timeout_max_ms:
+        raise RemoteError(
+            ErrorCode.INVALID_TRANSACTION_TIMEOUT, f"a transaction lasts up to {config.timeout_max_ms} ms"
+        )
 
 
 def unknown_states(states: Iterable[str]) -> list[str]:

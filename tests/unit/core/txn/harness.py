@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from functools import partial
 
 from mainstem.core.coordinator.effects import ArmTimer, LogRecord, Order, Outcome, Refuse, Reply, TimerKey
 from mainstem.core.txn.config import TxnConfig
@@ -77,7 +78,10 @@ class Harness:
                     self.write_markers()
             case AbortTimedOut(txns):
                 for txn in txns:
-                    self._with_id(lambda fresh, txn=txn: self.machine.abort_timed_out(None, txn, self.now_ms, fresh))
+                    self._with_id(partial(self._abort, txn))
+
+    def _abort(self, txn: Transaction, fresh_id: int) -> Outcome:
+        return self.machine.abort_timed_out(None, txn, self.now_ms, fresh_id)
 
     def write_markers(self) -> None:
         pending, self.pending = self.pending, []
