@@ -30,7 +30,7 @@ def test_version_zero_has_no_tagged_fields() -> None:
 
 
 def test_bytes_are_those_that_kafka_writes() -> None:
-    """Read off a Kafka 4.3.1: an Empty id of producer 0 with a time-out of 60 s."""
+    """An Empty id of producer 0 with a time-out of 60 s; `tests/compat/differential` compares them with Kafka's own."""
     txn = Transaction("x", 0, 0, 60_000, TxnState.EMPTY, (), -1, 0x18BCFE56800, 0)
     record = log_record(txn, TV2)
     assert record.key == bytes.fromhex("0000000178")
