@@ -46,7 +46,8 @@ async def fetch_batches(
             for each in found.aborted_transactions or ():
                 aborted[each.producer_id].append(each.first_offset)
             end = found.last_stable_offset if read_committed else found.high_watermark
-            for batch in iterate_batches(found.records or b""):
+            records = found.records or b""
+            for batch in iterate_batches(records, 0, len(records)):
                 offset = batch.next_offset
                 batches.append(batch)
             if offset >= end:
