@@ -246,6 +246,7 @@ def test_read_committed_leaves_out_what_was_aborted(target: Target) -> None:
         producer.begin_transaction()
         for nth in range(10):
             producer.produce(topic, b"%d.%d" % (number, nth), partition=0)
+        producer.flush(30)
         if number % 2:
             producer.abort_transaction(30)
         else:

@@ -245,7 +245,7 @@ def test_members_with_different_topics_get_only_what_they_want(target: Target) -
     for strategy in (*EAGER, *COOPERATIVE):
         options = {"partition_assignment_strategy": strategy}
         with target.member(group, one, **options) as first, target.member(group, one, other, **options) as second:
-            until(lambda: len(first.assignment) + len(second.assignment) == 6, first, second)
+            until(lambda: first.assignment and len(first.assignment) + len(second.assignment) == 6, first, second)
             assert {tp.topic for tp in first.assignment} == {one}
             assert {(other, number) for number in range(3)} <= set(second.assignment)
 
@@ -277,12 +277,12 @@ def test_nothing_is_read_twice_or_left_out_while_members_come_and_go(target: Tar
     }
     seen: list[tuple[int, int]] = []
     members: list[Consumer] = []
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + 60
     step = 0
     while len(seen) < 1200 and time.monotonic() < deadline:
-        if step % 15 == 0 and len(members) < 3:
+        if step < 100 and step % 15 == 0 and len(members) < 3:
             members.append(target.member(group, topic, **options))
-        elif step % 40 == 39:
+        elif step < 100 and step % 40 == 39:
             members.pop(0).close()
         step += 1
         for member in members:
@@ -296,8 +296,8 @@ def test_a_member_that_vanishes_is_replaced_after_its_session(target: Target) ->
     topic, group = target.topic(2), new_group()
     gone = target.member(group, topic, session_timeout_ms=6000)
     until(lambda: have_all([gone], topic, 2), gone)
-    # Its thread stops in the middle, as a machine does that loses power.
-    gone._loop.call_soon_threadsafe(gone._loop.stop)
+    # Its connections end and it says nothing, as a machine does that loses power.
+    gone._run(gone._core._cluster.close())
     gone._is_closed = True
     with target.member(group, topic, session_timeout_ms=6000) as heir:
         until(lambda: have_all([heir], topic, 2), heir)

@@ -1,6 +1,7 @@
 """Records written by hand for tests of consumers: one request at a time, so that a test knows what is where."""
 
 import asyncio
+import time
 from collections.abc import Sequence
 
 from mainstem.client.connection import BrokerConnection
@@ -14,6 +15,7 @@ from mainstem.protocol.messages.k00_produce import (
 )
 
 PRODUCE_BY_NAME_MAX = 12
+PATIENCE_S = 20.0
 
 
 class Writer:
@@ -34,10 +36,16 @@ class Writer:
         headers: Sequence[tuple[str, bytes | None]] = (),
     ) -> int:
         """Appends one batch; the offset of its first record."""
-        code, offset = asyncio.run(self._send(topic, partition, values, timestamp, codec, headers))
-        if code:
-            raise error_for(code, topic=topic, partition=partition)
-        return offset
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            code, offset = asyncio.run(self._send(topic, partition, values, timestamp, codec, headers))
+            if not code:
+                return offset
+            error = error_for(code, topic=topic, partition=partition)
+            # A topic that was just made may not have a leader yet.
+            if not error.retriable or time.monotonic() > deadline:
+                raise error
+            time.sleep(0.05)
 
     def try_send(self, topic: str, partition: int, values: Sequence[bytes]) -> int:
         """Appends one batch; the error code."""

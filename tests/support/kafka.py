@@ -18,6 +18,8 @@ from pathlib import Path
 import pytest
 
 VERSION = "4.3.1"
+OLDER_VERSION = "3.9.1"
+"""The last line with ZooKeeper and old versions of APIs: what many clusters still run."""
 JAVA_MIN = 17
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 60.0
