@@ -131,9 +131,9 @@ def _ask(before: list[str], what: str) -> list[str]:
 
         options: dict[str, Any] = {"bootstrap_servers": given.bootstrap, "default_api_timeout_ms": _ASK_MS}
         async with AsyncAdmin(**options, socket_connection_setup_timeout_ms=_ASK_MS) as admin:
-            await admin.cluster.any_node()
+            await admin.connect()
             if what == "topics":
-                return [each.name for each in await admin.list_topics()]
+                return await admin.list_topics()
             return [each.group_id for each in await admin.list_groups()]
 
     with contextlib.suppress(Exception):

@@ -155,7 +155,7 @@ def percentiles(values: Sequence[float]) -> dict[str, float]:
 def _topic(given: argparse.Namespace) -> Iterator[str]:
     """The topic to measure with: the one that was named, or one that is there for as long as it takes."""
     from mainstem.cli.session import require_topics
-    from mainstem.client.admin_topics import NewTopic
+    from mainstem.client.admin_types import NewTopic
     from mainstem.client.sync_admin import Admin
 
     if given.topic is not None:

@@ -31,7 +31,7 @@ def with_admin(given: argparse.Namespace, story: Callable[[AsyncAdmin, Output], 
             request_timeout_ms=max(1, min(given.timeout, 30_000)),
         ) as admin:
             # Once, without a retry: whoever types a command wants to know now that nobody is there.
-            await admin.cluster.any_node()
+            await admin.connect()
             return await story(admin, output_for(given))
 
     return uvloop.run(run())
@@ -44,7 +44,7 @@ def require_topics(given: argparse.Namespace, topics: list[str], hint: str = "")
         async with AsyncAdmin(
             bootstrap_servers=given.bootstrap, client_id="mainstem-cli", default_api_timeout_ms=given.timeout
         ) as admin:
-            await admin.cluster.any_node()
+            await admin.connect()
             try:
                 found = await admin.describe_topics(topics)
             except UnknownTopicOrPartitionError as error:
