@@ -72,6 +72,11 @@ class Output:
         self.is_terminal = sys.stdout.isatty()
         self._draws = _is_drawable(sys.stdout) if color is None else color
 
+    @property
+    def has_color(self) -> bool:
+        """Whether what is printed is drawn, with colour."""
+        return self._draws
+
     # Results
 
     def document(self, value: Any) -> None:

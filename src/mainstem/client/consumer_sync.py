@@ -1,4 +1,4 @@
-"""The synchronous consumer: `AsyncConsumer` on a loop of its own, in a daemon thread.
+"""The synchronous consumer: `AsyncConsumer` on the loop that all synchronous clients of a process share.
 
 The loop fetches, sends heartbeats and keeps the group; the application's thread decodes what is in memory, a poll at a
 time, without the loop. It goes to the loop only when there is nothing to take or something else to do. A listener's
@@ -10,20 +10,19 @@ A consumer is used by one thread at a time.
 from __future__ import annotations
 
 import asyncio
-import threading
+import os
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from queue import SimpleQueue
 from re import Pattern
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-import uvloop
-
 from mainstem.client.commits import GroupMetadata
 from mainstem.client.consumer import AsyncConsumer
 from mainstem.client.errors import IllegalStateError
 from mainstem.client.listeners import RebalanceListener
 from mainstem.client.options import ConsumerOptions
+from mainstem.client.sync import loop_thread
 from mainstem.client.types import ConsumerRecord, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ITERATION_POLL_MS: Final = 1000
-_JOIN_S: Final = 5.0
 
 _Errand = Callable[[], bool]
 """Something for the application's thread to do; whether it was the last."""
@@ -81,26 +79,23 @@ class Consumer:
 
     def __init__(self, *topics: str, **options: Any) -> None:
         self._core = _Core(*topics, **options)
-        self._loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
-        self._thread = threading.Thread(target=self._serve, name="mainstem-consumer", daemon=True)
+        self._thread = loop_thread()
+        self._loop = self._thread.loop
         self._is_closed = False
-        self._thread.start()
         try:
             self._run(self._core.start())
         except BaseException:
             self.close()
             raise
 
-    def _serve(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
-        self._loop.close()
-
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         """Has the loop do `work`, and does the errands that come up meanwhile."""
         if self._is_closed:
             work.close()
             raise IllegalStateError("this consumer is closed")
+        if self._thread.pid != os.getpid():
+            work.close()
+            raise IllegalStateError("a client does not survive a fork; make one in the new process")
         errands: SimpleQueue[_Errand] = SimpleQueue()
         outer, self._core.errands = self._core.errands, errands
         tasks: list[asyncio.Task[T]] = []
@@ -140,9 +135,6 @@ class Consumer:
             self._run(self._core.close(timeout_ms))
         finally:
             self._is_closed = True
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            if threading.current_thread() is not self._thread:
-                self._thread.join(_JOIN_S)
 
     @property
     def options(self) -> ConsumerOptions:
