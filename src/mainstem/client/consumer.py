@@ -335,15 +335,20 @@ class AsyncConsumer:
 
     def take_ready_arrow(self, columns: Iterable[str] | None, max_batches: int | None) -> list[pa.RecordBatch]:
         """What is in memory, as Arrow batches of one partition each. As `take_ready`."""
-        from mainstem.client.arrow_read import COLUMNS, to_arrow
+        from mainstem.client.arrow_read import COLUMNS, check_columns, to_arrow
 
-        names = COLUMNS if columns is None else tuple(columns)
+        names = check_columns(COLUMNS if columns is None else columns)
         batches: list[pa.RecordBatch] = []
         while max_batches is None or len(batches) < max_batches:
-            chunk = self._fetcher.take_chunk()
-            if chunk is None:
+            try:
+                made = self._fetcher.take_chunk(lambda chunk: to_arrow(chunk, names))
+            except KafkaError:
+                if batches:
+                    break  # told when it is met again, after those before it were given out
+                raise
+            if made is None:
                 break
-            batches.extend(to_arrow(chunk, names))
+            batches.extend(made)
         return batches
 
     async def fetch_arrow(
