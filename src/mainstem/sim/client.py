@@ -124,12 +124,17 @@ class SimClient:
         return connection.send(request, version, self.name, answered=answered)
 
     async def answer(self, sent: "asyncio.Future[Message]", kind: type[M], timeout_s: float | None = None) -> M:
-        try:
-            message = await asyncio.wait_for(sent, timeout_s or self._timeout_s)
-        except TimeoutError:
+        def give_up() -> None:
             # Later answers would be taken for those to later requests: the connection is of no more use.
             self.close()
-            raise NoAnswer("timed out") from None
+            if not sent.done():
+                sent.set_exception(NoAnswer("timed out"))
+
+        timer = self.loop.call_later(timeout_s or self._timeout_s, give_up)
+        try:
+            message = await sent
+        finally:
+            timer.cancel()
         assert isinstance(message, kind), f"{type(message).__name__} is not a {kind.__name__}"
         return message
 

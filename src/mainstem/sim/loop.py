@@ -22,11 +22,37 @@ from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
+Context = contextvars.Context
+
 STEPS_PER_INSTANT_MAX: Final = 100_000
 
 
 class ProcessDied(BaseException):
     """Raised out of an operation in the middle of which the process died. Nobody is left to handle it."""
+
+
+class SimHandle:
+    """Something to be called: what asyncio needs of its own `Handle`, without what that one costs per call."""
+
+    __slots__ = ("_when", "args", "callback", "context", "is_cancelled")
+
+    def __init__(
+        self, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None, when: float = 0.0
+    ) -> None:
+        self.callback = callback
+        self.args = args
+        self.context = contextvars.copy_context() if context is None else context
+        self.is_cancelled = False
+        self._when = when
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+    def cancelled(self) -> bool:
+        return self.is_cancelled
+
+    def when(self) -> float:
+        return self._when
 
 
 class Scheduler:
@@ -35,14 +61,14 @@ class Scheduler:
     def __init__(self, rng: Random) -> None:
         self.now = 0.0
         self.steps = 0
-        self.after_step: Callable[[SimLoop | None], None] | None = None
-        """Called after each step with the loop it ran on; None where it was the world's own."""
+        self.after_step: Callable[[SimLoop], None] | None = None
+        """Called after each step of a process, on its loop or on one of its threads, with its loop."""
         self.failures: list[str] = []
         """What a process raised where nobody was waiting for it."""
         self._rng = rng
         self._order = itertools.count()
-        self._ready: deque[tuple[SimLoop, asyncio.Handle]] = deque()
-        self._due: list[tuple[float, float, int, SimLoop | None, asyncio.Handle | Callable[[], None]]] = []
+        self._ready: deque[tuple[SimLoop, SimHandle]] = deque()
+        self._due: list[tuple[float, float, int, SimLoop | None, SimHandle | Callable[[], None]]] = []
 
     def at(self, when: float, action: Callable[[], None]) -> None:
         """Something that happens to the world, not in a process."""
@@ -51,10 +77,10 @@ class Scheduler:
     def later(self, delay: float, action: Callable[[], None]) -> None:
         self.at(self.now + delay, action)
 
-    def soon(self, loop: "SimLoop", handle: asyncio.Handle) -> None:
+    def soon(self, loop: "SimLoop", handle: SimHandle) -> None:
         self._ready.append((loop, handle))
 
-    def timer(self, when: float, loop: "SimLoop", handle: asyncio.TimerHandle) -> None:
+    def timer(self, when: float, loop: "SimLoop", handle: SimHandle) -> None:
         heapq.heappush(self._due, (when, self._rng.random(), next(self._order), loop, handle))
 
     def run_until(self, is_over: Callable[[], bool], deadline: float) -> bool:
@@ -75,36 +101,42 @@ class Scheduler:
         if when > self.now:
             self.now = when
         if loop is None:
-            assert not isinstance(what, asyncio.Handle)
+            assert not isinstance(what, SimHandle)
             what()
             self.steps += 1
-            if self.after_step is not None:
-                self.after_step(None)
         else:
-            assert isinstance(what, asyncio.Handle)
-            if not what.cancelled():
+            assert isinstance(what, SimHandle)
+            if not what.is_cancelled:
                 self._ready.append((loop, what))
 
     def _run_ready(self) -> None:
-        ready = self._ready
+        ready, after_step = self._ready, self.after_step
         steps = 0
-        while ready:
-            loop, handle = ready.popleft()
-            if loop.is_dead or handle.cancelled():
-                continue
-            if loop.is_paused:
-                loop.parked.append(handle)
-                continue
-            steps += 1
-            if steps > STEPS_PER_INSTANT_MAX:
-                raise AssertionError(f"{loop.name} runs without ever waiting: {handle._callback!r}")  # type: ignore[attr-defined]
-            asyncio._set_running_loop(loop)
-            try:
-                handle._run()
-            finally:
-                asyncio._set_running_loop(None)
-            if self.after_step is not None:
-                self.after_step(loop)
+        running: SimLoop | None = None
+        try:
+            while ready:
+                loop, handle = ready.popleft()
+                if loop.is_dead or handle.is_cancelled:
+                    continue
+                if loop.is_paused:
+                    loop.parked.append(handle)
+                    continue
+                steps += 1
+                if steps > STEPS_PER_INSTANT_MAX:
+                    raise AssertionError(f"{loop.name} runs without ever waiting: {handle.callback!r}")
+                if loop is not running:
+                    asyncio._set_running_loop(loop)
+                    running = loop
+                try:
+                    handle.context.run(handle.callback, *handle.args)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:
+                    loop.call_exception_handler({"message": f"{handle.callback!r} failed", "exception": error})
+                if after_step is not None:
+                    after_step(loop)
+        finally:
+            asyncio._set_running_loop(None)
         self.steps += steps
 
 
@@ -117,7 +149,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         """Which life of its process this loop is."""
         self.is_dead = False
         self.is_paused = False
-        self.parked: list[asyncio.Handle] = []
+        self.parked: list[SimHandle] = []
         self.abandoned: list[asyncio.Task[Any]] = []
         self.disk_delay: Callable[[], float] = lambda: 0.0001 + 0.002 * rng.random() ** 3
         """How long a thread takes to begin, and its result to arrive."""
@@ -131,9 +163,9 @@ class SimLoop(asyncio.AbstractEventLoop):
         return self.scheduler.now
 
     def call_soon(  # type: ignore[override]
-        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
-    ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> SimHandle:
+        handle = SimHandle(callback, args, context)
         if not self.is_dead:
             self.scheduler.soon(self, handle)
         return handle
@@ -141,20 +173,17 @@ class SimLoop(asyncio.AbstractEventLoop):
     call_soon_threadsafe = call_soon  # type: ignore[assignment]
 
     def call_later(  # type: ignore[override]
-        self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
-    ) -> asyncio.TimerHandle:
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> SimHandle:
         return self.call_at(self.scheduler.now + max(delay, 0), callback, *args, context=context)
 
     def call_at(  # type: ignore[override]
-        self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
-    ) -> asyncio.TimerHandle:
-        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> SimHandle:
+        handle = SimHandle(callback, args, context, when)
         if not self.is_dead:
             self.scheduler.timer(when, self, handle)
         return handle
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """A cancelled timer stays in the queue until its time."""
 
     # Tasks and threads
 
@@ -162,7 +191,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         return asyncio.Future(loop=self)
 
     def create_task(  # type: ignore[override]
-        self, coro: Coroutine[Any, Any, T], *, name: str | None = None, context: contextvars.Context | None = None
+        self, coro: Coroutine[Any, Any, T], *, name: str | None = None, context: Context | None = None
     ) -> "asyncio.Task[T]":
         # A name of its own: the default one comes from a counter of the whole Python process.
         return asyncio.Task(coro, loop=self, name=name or "task", context=context)
@@ -178,7 +207,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         if self.is_dead:
             return
         if self.is_paused:
-            self.parked.append(asyncio.Handle(self._run_job, (future, func, args), self))
+            self.parked.append(SimHandle(self._run_job, (future, func, args), None))
             return
         try:
             result = func(*args)
@@ -188,6 +217,8 @@ class SimLoop(asyncio.AbstractEventLoop):
             self._deliver(future, lambda error=error: future.set_exception(error))  # type: ignore[misc]
         else:
             self._deliver(future, lambda: future.set_result(result))
+        if self.scheduler.after_step is not None:
+            self.scheduler.after_step(self)
 
     def _deliver(self, future: "asyncio.Future[Any]", settle: Callable[[], None]) -> None:
         def arrive() -> None:

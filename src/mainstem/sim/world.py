@@ -215,11 +215,13 @@ class World:
 
     # What the broker does
 
-    def _after_step(self, loop: SimLoop | None) -> None:
+    def _after_step(self, loop: SimLoop) -> None:
         process = self.process
+        if loop is not process.loop:
+            return
         if self._armed:
             self._struck()
-        if (loop is None or loop is process.loop) and process.is_serving and process.broker is not None:
+        if process.is_serving and process.broker is not None:
             for checker in self._stepped:
                 checker.after_step(process.broker)
 
