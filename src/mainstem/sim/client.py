@@ -7,10 +7,12 @@ answer belongs, because one that was on its way when the power failed tells of a
 
 import asyncio
 import struct
+from collections.abc import Callable
 from typing import TypeVar
 
 from mainstem.protocol.rpc import decode_response, encode_request
 from mainstem.protocol.schema import Message
+from mainstem.sim.ledger import Violation
 from mainstem.sim.loop import SimLoop
 from mainstem.sim.network import SimTransport
 
@@ -29,6 +31,10 @@ def _retrieve(future: "asyncio.Future[Message]") -> None:
     """Whoever sent it may not look at the answer any more."""
     if not future.cancelled():
         future.exception()
+
+
+class BadBytes(NoAnswer):
+    """An answer whose records do not match their checksum."""
 
 
 class ClientConnection(asyncio.Protocol):
@@ -101,6 +107,14 @@ class SimClient:
         self._address = address
         self._timeout_s = timeout_s
         self._connection: ClientConnection | None = None
+        self.is_damaged: Callable[[tuple[str, int]], bool] = lambda place: False
+        """Whether a partition's bytes have changed by themselves, so that nonsense must be expected of it."""
+
+    def complain(self, promise: str, place: tuple[str, int], what: str) -> None:
+        """Raises a violation, or BadBytes where the partition is damaged."""
+        if self.is_damaged(place):
+            raise BadBytes(what)
+        raise Violation(promise, f"{place}: {what}")
 
     @property
     def life(self) -> int:

@@ -15,6 +15,7 @@ import asyncio
 import contextvars
 import heapq
 import itertools
+import traceback
 from collections import deque
 from collections.abc import Callable, Coroutine
 from random import Random
@@ -132,7 +133,8 @@ class Scheduler:
                 except (SystemExit, KeyboardInterrupt):
                     raise
                 except BaseException as error:
-                    loop.call_exception_handler({"message": f"{handle.callback!r} failed", "exception": error})
+                    what = getattr(handle.callback, "__qualname__", type(handle.callback).__name__)
+                    loop.call_exception_handler({"message": f"{what} failed", "exception": error})
                 if after_step is not None:
                     after_step(loop)
         finally:
@@ -149,6 +151,10 @@ class SimLoop(asyncio.AbstractEventLoop):
         """Which life of its process this loop is."""
         self.is_dead = False
         self.is_paused = False
+        self.is_stalled = False
+        """Paused, but for its threads: a callback that takes too long (X10)."""
+        self.lateness: Callable[[], float] | None = None
+        """By how much timers are late now, if they are (K3)."""
         self.parked: list[SimHandle] = []
         self.abandoned: list[asyncio.Task[Any]] = []
         self.disk_delay: Callable[[], float] = lambda: 0.0001 + 0.002 * rng.random() ** 3
@@ -180,6 +186,8 @@ class SimLoop(asyncio.AbstractEventLoop):
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> SimHandle:
+        if self.lateness is not None:
+            when += self.lateness()
         handle = SimHandle(callback, args, context, when)
         if not self.is_dead:
             self.scheduler.timer(when, self, handle)
@@ -206,7 +214,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     def _run_job(self, future: "asyncio.Future[T]", func: Callable[..., T], args: Any) -> None:
         if self.is_dead:
             return
-        if self.is_paused:
+        if self.is_paused and not self.is_stalled:
             self.parked.append(SimHandle(self._run_job, (future, func, args), None))
             return
         try:
@@ -243,8 +251,9 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.parked.clear()
         self.abandoned.extend(asyncio.all_tasks(self))
 
-    def pause(self) -> None:
+    def pause(self, *, stalled: bool = False) -> None:
         self.is_paused = True
+        self.is_stalled = stalled
 
     def resume(self) -> None:
         self.is_paused = False
@@ -269,13 +278,23 @@ class SimLoop(asyncio.AbstractEventLoop):
         error = context.get("exception")
         if self.is_dead or isinstance(error, ProcessDied):
             return
-        self.scheduler.failures.append(f"{self.name}: {context.get('message')}: {type(error).__name__}: {error}")
+        self.scheduler.failures.append(
+            f"{self.name}: {context.get('message')}: {type(error).__name__}: {error}{_where(error)}"
+        )
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
         self.call_exception_handler(context)
 
     async def shutdown_asyncgens(self) -> None:
         """There are none."""
+
+
+def _where(error: object) -> str:
+    """The last calls before it was raised, innermost first, without addresses."""
+    if not isinstance(error, BaseException):
+        return ""
+    frames = traceback.extract_tb(error.__traceback__)[-8:]
+    return "".join(f", in {each.name} ({each.filename.rpartition('/')[2]}:{each.lineno})" for each in reversed(frames))
 
 
 def make_loop(scheduler: Scheduler, rng: Random, name: str, network: Any = None) -> SimLoop:

@@ -15,6 +15,9 @@ class LogOrder(Checker):
     def died(self, broker: Broker | None, how: str) -> None:
         self._seen.clear()
 
+    def forget(self) -> None:
+        self._seen.clear()
+
     def after_step(self, broker: Broker) -> None:
         seen = self._seen
         for partition in broker.partitions:
