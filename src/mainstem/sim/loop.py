@@ -14,6 +14,7 @@
 import asyncio
 import contextvars
 import heapq
+import inspect
 import itertools
 import traceback
 from collections import deque
@@ -249,7 +250,11 @@ class SimLoop(asyncio.AbstractEventLoop):
         """The process is gone, wherever its tasks were."""
         self.is_dead = True
         self.parked.clear()
-        self.abandoned.extend(asyncio.all_tasks(self))
+        for task in asyncio.all_tasks(self):
+            coroutine = task.get_coro()
+            if inspect.iscoroutine(coroutine) and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+                coroutine.close()  # it never began: there is nothing in it to run, and nobody to be warned
+            self.abandoned.append(task)
 
     def pause(self, *, stalled: bool = False) -> None:
         self.is_paused = True
