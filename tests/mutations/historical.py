@@ -281,12 +281,13 @@ def _tombstones_go_at_once(patch: pytest.MonkeyPatch, reached: Reached) -> None:
     """KAFKA-4529: how long a tombstone stays is reckoned from its own time, so that the first cleaning may take it."""
     original = batch_filter.BatchFilter._choose
 
-    def choose(self: batch_filter.BatchFilter, batch: Any, body: bytes, start: int, end: int) -> None:
-        original(self, batch, body, start, end)
-        retention_ms = self._new_horizon - self._now_ms
-        if self._has_tombstone and self.records_kept == 1 and batch.base_timestamp + retention_ms <= self._now_ms:
+    def choose(self: batch_filter.BatchFilter, opened: Any, records_max: int) -> int:
+        done = original(self, opened, records_max)
+        goes_ms = opened.batch.base_timestamp + self._new_horizon - self._now_ms
+        if self._chosen == opened.count and self._has_tombstone and self.records_kept == 1 and goes_ms <= self._now_ms:
             reached()
             self.records_kept = 0
+        return done
 
     patch.setattr(batch_filter.BatchFilter, "_choose", choose)
 
