@@ -9,7 +9,7 @@ INTERPRETED := MAINSTEM_EXPECT=interpreted PYTHONPATH=src $(BIN)/python
 COMPILED := MAINSTEM_EXPECT=compiled PYTHONPATH=build/compiled $(BIN)/python
 
 .PHONY: help run test lint types test-interpreted test-compiled test-crash test-protocol test-compat test-kgo \
-	test-differential test-sim test-mutations compiled bench clean
+	test-differential test-sim test-mutations compiled bench test-spark clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -94,6 +94,21 @@ test-mutations: $(VENV)/.ready
 ## make bench [ROW=name]  Apache Kafka and Mainstem side by side; writes the tables of docs/benchmarks.md
 bench: build/compiled/.ready
 	PYTHONPATH=build/compiled:. $(BIN)/python -m bench $(ROW)
+
+## make test-spark        source, sink and pipelines on Spark, against Mainstem and Kafka; SPARKS="4.2.0 4.3.0"
+SPARKS ?= 4.2.0 4.3.0
+test-spark: build/compiled/.ready
+	@for version in $(SPARKS); do $(MAKE) --no-print-directory test-spark-$$version || exit 1; done
+
+# Each version of Spark has an environment of its own, beside what the rest needs.
+test-spark-%: build/compiled/.ready build/spark-%/.ready
+	MAINSTEM_EXPECT=compiled PYTHONPATH=build/compiled build/spark-$*/bin/python -m pytest tests/spark --timeout 900
+
+build/spark-%/.ready: pyproject.toml
+	@echo "Setting up PySpark $* in build/spark-$* (once, some minutes) ..."
+	@$(PYTHON) -m venv build/spark-$*
+	@MAINSTEM_COMPILE=0 build/spark-$*/bin/pip install -q -e '.[dev]' 'pyspark==$*'
+	@touch $@
 
 ## make clean             remove what was built
 clean:

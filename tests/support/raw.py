@@ -43,6 +43,9 @@ def node_config(path: Path | str, **settings: str) -> BrokerConfig:
             "log.dirs": str(path),
             "offsets.topic.replication.factor": "1",
             "group.initial.rebalance.delay.ms": "0",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "transaction.state.log.num.partitions": "3",
         }
         | {key.replace("_", "."): value for key, value in settings.items()}
     )

@@ -20,6 +20,7 @@ from mainstem.broker.purgatory import Watchers
 from mainstem.core.log.append_result import AppendResult
 from mainstem.core.log.preparation import Preparation
 from mainstem.core.log.producers import Origin
+from mainstem.core.log.verification import NO_GUARD
 from mainstem.core.replication.leader import LeaderState
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.storage.errors import StorageError
@@ -33,13 +34,14 @@ Appended = Callable[[AppendResult | RemoteError], None]
 class _Waiting:
     """A batch that is not appended yet; `prepared` where it was or is being judged in a thread."""
 
-    __slots__ = ("all_in_sync", "buffer", "done", "end", "prepared", "start")
+    __slots__ = ("all_in_sync", "buffer", "done", "end", "guard", "prepared", "start")
 
-    def __init__(self, buffer: bytes, start: int, end: int, all_in_sync: bool, done: Appended) -> None:
+    def __init__(self, buffer: bytes, start: int, end: int, all_in_sync: bool, guard: int, done: Appended) -> None:
         self.buffer = buffer
         self.start = start
         self.end = end
         self.all_in_sync = all_in_sync
+        self.guard = guard
         self.done = done
         self.prepared: Preparation | None = None
 
@@ -156,12 +158,13 @@ class Partition:
         all_in_sync: bool = True,
         origin: Origin = Origin.CLIENT,
         transaction_version: int = 0,
+        guard: int = NO_GUARD,
     ) -> AppendResult:
         """Appends one batch. RemoteError where it may not be. `notify` is the caller's to call, once it is done."""
         leader = self._check_may_append(all_in_sync)
         try:
             result = self.log.append_as_leader(
-                buffer, start, end, leader.epoch, self._clock.wall_ms(), origin, transaction_version
+                buffer, start, end, leader.epoch, self._clock.wall_ms(), origin, transaction_version, guard
             )
         except StorageError as error:
             raise self._failed(error) from error
@@ -180,9 +183,11 @@ class Partition:
             )
         return leader
 
-    def append_later(self, buffer: bytes, start: int, end: int, *, all_in_sync: bool, done: Appended) -> None:
+    def append_later(
+        self, buffer: bytes, start: int, end: int, *, all_in_sync: bool, guard: int = NO_GUARD, done: Appended
+    ) -> None:
         """Appends a client's batch when its turn has come and it is judged, and tells `done`."""
-        self.waiting.append(_Waiting(buffer, start, end, all_in_sync, done))
+        self.waiting.append(_Waiting(buffer, start, end, all_in_sync, guard, done))
         if len(self.waiting) == 1:
             self._append_waiting()
 
@@ -213,15 +218,20 @@ class Partition:
 
     def _append_first(self, first: _Waiting) -> AppendResult:
         if first.prepared is None:
-            return self.append(first.buffer, first.start, first.end, all_in_sync=first.all_in_sync)
+            return self.append(first.buffer, first.start, first.end, all_in_sync=first.all_in_sync, guard=first.guard)
         leader = self._check_may_append(first.all_in_sync)
         try:
-            result = self.log.append_prepared(first.prepared, leader.epoch, self._clock.wall_ms())
+            result = self.log.append_prepared(first.prepared, leader.epoch, self._clock.wall_ms(), guard=first.guard)
         except StorageError as error:
             raise self._failed(error) from error
         if not result.is_duplicate:
             self._wrote()
         return result
+
+    def begin_verification(self, producer_id: int, epoch: int, first_sequence: int, raises_epoch: bool) -> int:
+        """The guard that the first batch of a transaction must bring; `NO_GUARD` where it is open already."""
+        self.check_leader()
+        return self.log.begin_verification(producer_id, epoch, first_sequence, raises_epoch, self._clock.wall_ms())
 
     def _wrote(self) -> None:
         log = self.log

@@ -82,6 +82,7 @@ class Partitions:
         self._configs: dict[str, LogConfig] = {}
         """One for all partitions of a topic; it goes when one of its settings changes, or the topic does."""
         self._producer_expiration_ms = producer_expiration_ms
+        self._verifies_transactions = True
         self._on_directory_failure = on_directory_failure
         self._partitions: dict[Key, Partition] = {}
         self._by_id: dict[tuple[bytes, int], Partition] = {}
@@ -143,6 +144,8 @@ class Partitions:
         self.dirs.cordoned = frozenset(self._log_dirs if cordoned == ["*"] else cordoned)
         try:
             self._defaults = server_defaults(view.settings)
+            verifies = view.settings.get("transaction.partition.verification.enable", "true")
+            self._verifies_transactions = verifies == "true"
         except ValueError as error:
             log.error("the defaults of topics stay as they are: %s", error)
         self._configs.clear()
@@ -170,6 +173,7 @@ class Partitions:
                     "high_watermark": place.high_watermark,
                 },
             )
+        opened.verifies_transactions = self._verifies_transactions
         return opened
 
     # Start
@@ -365,6 +369,7 @@ class Partitions:
             partition = self._partitions.get((topic, index))
             if partition is not None:
                 partition.log.config = config
+                partition.log.verifies_transactions = self._verifies_transactions
                 partition.config_changed(config.min_insync_replicas)
 
     # Failing

@@ -25,6 +25,7 @@ from mainstem.core.log.epochs import LeaderEpochs
 from mainstem.core.log.preparation import Preparation
 from mainstem.core.log.producers import BatchMark, CompletedTransaction, Origin
 from mainstem.core.log.validation import BatchRules, ValidBatch, replicated_batches, takes_long, validate
+from mainstem.core.log.verification import NO_GUARD, Verifications
 from mainstem.protocol.batch import NO_TIMESTAMP, BatchView
 from mainstem.protocol.control import EndMarker, parse_end_marker
 from mainstem.protocol.errors import ErrorCode, RemoteError
@@ -75,6 +76,9 @@ class Log(ReadableLog):
         self.recovery_point: i64 = recovery_point
         self.is_closed = False
         self.truncations: i64 = 0
+        self.verifies_transactions = False
+        """Whether the first batch of a transaction must bring the guard of `begin_verification`."""
+        self.verifications = Verifications()
         self.last_flush_ms: i64 = now_ms
         self._files = files
         self._fs = files.fs
@@ -125,6 +129,20 @@ class Log(ReadableLog):
 
     # -- appending -----------------------------------------------------------------------------------------------
 
+    def begin_verification(
+        self, producer_id: i64, epoch: i64, first_sequence: i64, raises_epoch: bool, now_ms: i64
+    ) -> int:
+        """The guard for the first batch of a transaction; `NO_GUARD` where the transaction is open already."""
+        producer = self.producers.states.get(producer_id)
+        if producer is not None and epoch < producer.epoch:
+            raise RemoteError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {producer_id} has epoch {epoch}; {producer.epoch} was seen already",
+            )
+        if self.producers.states.has_open_transaction(producer_id, epoch):
+            return NO_GUARD
+        return self.verifications.begin(producer_id, first_sequence, epoch, raises_epoch, now_ms)
+
     def append_as_leader(
         self,
         buffer: bytes,
@@ -134,11 +152,12 @@ class Log(ReadableLog):
         now_ms: i64,
         origin: Origin = Origin.CLIENT,
         transaction_version: i64 = 0,
+        guard: int = NO_GUARD,
     ) -> AppendResult:
         """Appends the one batch in `buffer[start:end]`; RemoteError where it may not be, with nothing changed."""
         self._check_alive()
         valid = validate(buffer, start, end, self._rules, now_ms, origin)
-        return self._append_checked(valid, leader_epoch, now_ms, origin, transaction_version)
+        return self._append_checked(valid, leader_epoch, now_ms, origin, transaction_version, guard)
 
     def takes_long(self, buffer: bytes, start: i64, end: i64) -> bool:
         """Whether a client's batch is better judged in a thread (`prepare`)."""
@@ -149,21 +168,21 @@ class Log(ReadableLog):
         return Preparation(buffer, start, end, self._rules, now_ms)
 
     def append_prepared(
-        self, prepared: Preparation, leader_epoch: i64, now_ms: i64, transaction_version: i64 = 0
+        self, prepared: Preparation, leader_epoch: i64, now_ms: i64, transaction_version: i64 = 0, guard: int = NO_GUARD
     ) -> AppendResult:
         """`append_as_leader` of a batch that was judged."""
         self._check_alive()
-        return self._append_checked(prepared.result(), leader_epoch, now_ms, Origin.CLIENT, transaction_version)
+        return self._append_checked(prepared.result(), leader_epoch, now_ms, Origin.CLIENT, transaction_version, guard)
 
     def _append_checked(
-        self, valid: ValidBatch, leader_epoch: i64, now_ms: i64, origin: Origin, transaction_version: i64
+        self, valid: ValidBatch, leader_epoch: i64, now_ms: i64, origin: Origin, transaction_version: i64, guard: int
     ) -> AppendResult:
         batch = valid.batch
         marker: EndMarker | None = None
         if batch.producer_id >= 0 and origin != Origin.RAFT:
             if batch.is_control:
                 marker = parse_end_marker(batch)
-            duplicate = self._check_producer(batch, marker, origin, transaction_version)
+            duplicate = self._check_producer(batch, marker, origin, transaction_version, guard)
             if duplicate is not None:
                 return self._duplicate_result(duplicate, leader_epoch)
         if valid.size > self._roll_bytes:
@@ -254,7 +273,7 @@ class Log(ReadableLog):
         self.producers.states.end_offset = self.log_end
 
     def _check_producer(
-        self, batch: BatchView, marker: EndMarker | None, origin: Origin, transaction_version: i64
+        self, batch: BatchView, marker: EndMarker | None, origin: Origin, transaction_version: i64, guard: int
     ) -> BatchMark | None:
         """Raises where this producer may not append this; the mark of the batch where it was appended before."""
         states = self.producers.states
@@ -273,8 +292,21 @@ class Log(ReadableLog):
                 duplicate = states.find_duplicate(producer_id, epoch, first, last)
             if duplicate is not None:
                 return duplicate
+        begins = batch.is_transactional and not states.has_open_transaction(producer_id, epoch)
+        if begins and self.verifies_transactions:
+            self._check_verified(producer_id, epoch, guard)
+        if begins and origin == Origin.CLIENT:
+            known = states.get(producer_id)
+            is_known = known is not None and len(known.batches) > 0
+            self.verifications.check_sequence(producer_id, batch.base_sequence, is_known)
         states.check_data(origin, producer_id, epoch, batch.base_sequence, batch.is_transactional)
         return None
+
+    def _check_verified(self, producer_id: i64, epoch: i64, guard: int) -> None:
+        """A lower epoch is told first: it says more."""
+        producer = self.producers.states.get(producer_id)
+        if producer is None or epoch >= producer.epoch:
+            self.verifications.check(producer_id, guard)
 
     def _apply_producer(
         self, batch: BatchView, marker: EndMarker | None, base_offset: i64, last_offset: i64, timestamp: i64
@@ -289,6 +321,7 @@ class Log(ReadableLog):
                 )
                 if completed is not None:
                     self._complete(completed)
+                self.verifications.appended(producer_id, epoch, True)
             elif not batch.is_control:
                 is_transactional = batch.is_transactional
                 states.apply_data(
@@ -296,6 +329,7 @@ class Log(ReadableLog):
                 )
                 if is_transactional:
                     self._update_first_unstable()
+                    self.verifications.appended(producer_id, epoch, False)
         states.end_offset = self.log_end
 
     def _complete(self, completed: CompletedTransaction) -> None:
@@ -712,6 +746,7 @@ class Log(ReadableLog):
         return due
 
     def expire_producers(self, now_ms: i64) -> list[int]:
+        self.verifications.expire(now_ms, self.producers.expiration_ms)
         return self.producers.states.expire(now_ms, self.producers.expiration_ms)
 
     # -- the end -------------------------------------------------------------------------------------------------

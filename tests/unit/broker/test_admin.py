@@ -334,13 +334,6 @@ def test_what_a_producer_may_ask_for() -> None:
         refused = (ErrorCode.INVALID_REQUEST, -1, -1)
         assert await init(broker, producer_id=5, producer_epoch=-1) == refused
         assert await init(broker, producer_id=-1, producer_epoch=3) == refused
-        assert await init(broker, "") == refused
-        timeout = (ErrorCode.INVALID_TRANSACTION_TIMEOUT, -1, -1)
-        assert await init(broker, "tx", transaction_timeout_ms=0) == timeout
-        assert await init(broker, "tx", transaction_timeout_ms=900_001) == timeout
-        code, _, _ = await init(broker, "tx")
-        assert code == ErrorCode.UNSUPPORTED_VERSION
-        assert not ErrorCode(code).retriable
 
     run(story)
 
