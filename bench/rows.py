@@ -15,6 +15,8 @@ TOPICS = 100
 PARTITIONS_PER_TOPIC = 100
 TOPICS_PER_REQUEST = 5
 IDLE_S = 20.0
+TRANSACTIONS = 50
+TRANSACTION_MS = 100
 
 
 def _produce_1k(system: System) -> Figures:
@@ -54,6 +56,19 @@ def _percentile(ascending: list[float], percent: int) -> float:
 def _single_record_requests(system: System) -> Figures:
     seconds, cpu = load.single_record_requests(system, load.new_topic(system), PRODUCERS, REQUESTS)
     return {"k_s": REQUESTS / 1e3 / seconds, "cpu_us": cpu / REQUESTS * 1e6}
+
+
+def _transactions(system: System, size: int) -> Figures:
+    sent, seconds, times = load.transactions(system, load.new_topic(system), TRANSACTIONS, TRANSACTION_MS, size)
+    return {"mb_s": sent * size / 1e6 / seconds, "committed_p50": _percentile(sorted(times), 50)}
+
+
+def _transactions_100(system: System) -> Figures:
+    return _transactions(system, 100)
+
+
+def _transactions_1k(system: System) -> Figures:
+    return _transactions(system, 1024)
 
 
 def _start(system: System) -> Figures:
@@ -140,6 +155,24 @@ ROWS: tuple[Row, ...] = (
             Metric("cpu_us", "broker CPU", "µs/request", ratio_at_most=0.5),
         ),
         side_by_side(_single_record_requests),
+    ),
+    Row(
+        "transactions-100b",
+        "100 B records in transactions of 100 ms, one partition",
+        (
+            Metric("mb_s", "throughput", "MB/s", ratio_at_least=1.0),
+            Metric("committed_p50", "begin to committed, p50", "ms", ratio_at_most=1.0),
+        ),
+        side_by_side(_transactions_100),
+    ),
+    Row(
+        "transactions-1k",
+        "1 KB records in transactions of 100 ms, one partition",
+        (
+            Metric("mb_s", "throughput", "MB/s", ratio_at_least=1.0),
+            Metric("committed_p50", "begin to committed, p50", "ms", ratio_at_most=1.0),
+        ),
+        side_by_side(_transactions_1k),
     ),
     Row(
         "start",

@@ -10,6 +10,7 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from mainstem.sim.broker_process import ControllerFaults
 from mainstem.sim.faults import Effect, Fault
 from mainstem.sim.network import NetworkFaults
 
@@ -60,6 +61,11 @@ EXPECTED: Final = (
     "controller message dropped",
     "controller message repeated",
     "controller answer lost",
+    "peer message delayed",
+    "peer message dropped",
+    "peer message repeated",
+    "peer answer lost",
+    "peer message late",
 )
 """Faults that each campaign must have seen."""
 
@@ -87,6 +93,13 @@ REACHED: Final = (
     "exited by itself",
     "commit checked",
     "start failed on a sick disk",
+    "transaction committed",
+    "transaction aborted",
+    "transaction given up",
+    "transaction left open",
+    "transaction checked",
+    "transactional offset checked",
+    "higher epoch claimed",
 )
 """Rare branches that each campaign must have taken."""
 
@@ -118,6 +131,8 @@ class Nemesis:
             self._client_dies,
             self._controller,
         ]
+        if world.is_transactional:
+            kinds += [self._peers, self._peers]
         self.kinds = rng.sample(kinds, rng.randint(2, 7))
         self.is_over = False
         self._rotting = rng.choice((("log", 1), ("short", 0), ("keyed", 0)))
@@ -341,7 +356,19 @@ class Nemesis:
         self.world.count("kernel wrote back")
         self.world.disk.write_back(self.rng, self.rng.random())
 
-    # Controller
+    # Inside the cluster
+
+    def _peers(self) -> None:
+        """Messages between the coordinator of transactions and the leaders of partitions."""
+        faults = self.world.process.peer_faults = ControllerFaults()
+        faults.delay_share, faults.drop_share = self.rng.choice(((0.5, 0.0), (0.2, 0.3), (0.0, 0.3)))
+        faults.repeat_share, faults.lose_answer_share = self.rng.choice(((0.5, 0.0), (0.2, 0.3), (0.0, 0.2)))
+        faults.late_share = self.rng.choice((0.0, 0.2))
+
+        def undo() -> None:
+            self.world.process.peer_faults = ControllerFaults()
+
+        self._until(1.5, undo)
 
     def _controller(self) -> None:
         faults = self.world.process.controller_faults
