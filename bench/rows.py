@@ -2,7 +2,7 @@
 
 import time
 
-from bench import load, producing, protocol, records
+from bench import consuming, load, producing, protocol, records
 from bench.frame import Figures, Metric, Row, one_by_one, ours_alone, side_by_side
 from bench.systems import System
 
@@ -232,5 +232,18 @@ ROWS: tuple[Row, ...] = (
             Metric("arrow_to_confluent", "the same, to `confluent-kafka`", "×", at_least=2.5),
         ),
         producing.measure,
+    ),
+    Row(
+        "consume-client",
+        "consuming 100 B records, four clients on one Mainstem broker",
+        (
+            Metric("objects", "our consumer, as objects", "M records/s"),
+            Metric("objects_to_kafka_python", "the same, to `kafka-python`", "×", at_least=5),
+            Metric("objects_to_aiokafka", "the same, to `aiokafka`", "×", at_least=5),
+            Metric("objects_to_confluent", "the same, to `confluent-kafka`", "×", at_least=1.5),
+            Metric("arrow", "our consumer, as Arrow", "M records/s"),
+            Metric("arrow_to_confluent", "the same, to `confluent-kafka`'s `consume()`", "×", at_least=6),
+        ),
+        consuming.measure,
     ),
 )
