@@ -152,7 +152,7 @@ def test_a_session_in_tmux(shell: Shell, tmp_path: Path) -> None:
             screen = shown.stdout
         assert "the end: 0" in screen, screen
         assert f"created {name}: 2 partitions, 1 replicas" in screen
-        assert "PARTITION  LEADER  EPOCH" in screen
+        assert "PARTITION  LEADER  EPOCH" in screen, screen
         assert "1:0" in screen
     finally:
         subprocess.run([*tmux, "kill-server"], check=False, timeout=30)
