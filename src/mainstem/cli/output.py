@@ -200,7 +200,7 @@ class Output:
         table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, _GAP, 0, 0))
         width = 0
         for at, column in enumerate(columns):
-            natural = max(cell_len(column.title), *(cell_len(row[at]) for row in cells))
+            natural = max([cell_len(column.title), *(cell_len(row[at]) for row in cells)])
             least = min(natural, _PROSE_WIDTH_MIN) if column.is_prose else natural
             width += least + _GAP
             justify: Literal["right", "left"] = "right" if column.is_number else "left"

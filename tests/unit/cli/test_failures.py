@@ -20,7 +20,7 @@ from mainstem.client import errors
         (errors.KafkaTimeoutError("late"), 3, "late; a retry can help"),
         (errors.DisconnectedError("gone"), 3, "NETWORK_EXCEPTION: gone; a retry can help"),
         (errors.PolicyViolationError("no", topic="a"), 1, "POLICY_VIOLATION: no (topic a); a retry cannot help"),
-        (RuntimeError("what"), 1, "RuntimeError: what"),
+        (RuntimeError("what"), 1, "this is a bug: RuntimeError: what; MAINSTEM_DEBUG=1 shows where"),
     ],
 )
 def test_an_error_has_a_code_and_a_sentence(error: Exception, code: int, sentence: str) -> None:

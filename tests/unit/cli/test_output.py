@@ -41,6 +41,8 @@ def test_colour_where_it_is_asked_for(capsys: pytest.CaptureFixture[str], monkey
     monkeypatch.setenv("COLUMNS", "20")
     Output(color=True).table(COLUMNS, ROWS)
     shown = capsys.readouterr().out
+    Output(color=True).draw(COLUMNS, [])
+    assert capsys.readouterr().out, "the headings of a table without rows"
     assert "\x1b[1;36morders\x1b[0m" in shown
     assert "PARTITIONS" in shown, "a heading is not cut, however narrow it is"
 
