@@ -15,11 +15,12 @@ from mainstem.protocol.messages.k00_produce import (
 )
 from mainstem.sim.admin import create_topic
 from mainstem.sim.broker_process import BrokerProcess
-from mainstem.sim.client import SimClient
+from mainstem.sim.client import NoAnswer, SimClient
 from mainstem.sim.disk import SimDisk
 from mainstem.sim.faults import Effect, Fault
 from mainstem.sim.loop import Scheduler, make_loop
 from mainstem.sim.network import Network
+from mainstem.sim.workloads import fetch
 from mainstem.storage.errors import StorageError
 
 pytestmark = pytest.mark.skipif(build_name() != "interpreted", reason="the simulator runs the interpreted broker")
@@ -80,6 +81,27 @@ def test_a_compacted_log_is_whole_after_a_kill() -> None:
     machine.process.kill()
     machine.start()
     assert machine.process.broker.partitions.find("table", 0).log.log_end == before.log_end == 30
+
+
+def test_records_that_cannot_be_read_end_the_connection_and_nothing_else() -> None:
+    """A disk that failed, or a file that was cut, under an answer: half of it must not be taken for the whole."""
+    machine = Machine()
+    filling = machine.loop.create_task(machine.fill("table", 3))
+    assert machine.scheduler.run_until(filling.done, 60)
+    [path] = machine.disk.files("table-0/00000000000000000000.log")
+
+    def fetched() -> BaseException | None:
+        fetching = machine.loop.create_task(fetch(machine.client, ("table", 0), 0))
+        assert machine.scheduler.run_until(fetching.done, machine.scheduler.now + 60)
+        return fetching.exception()
+
+    assert fetched() is None
+    machine.disk.faults.append(Fault(Effect.FAIL, "read", path, times=1))
+    assert isinstance(fetched(), NoAnswer)
+    assert fetched() is None
+    machine.disk.cut_file(path, machine.disk.file_size(path) - 1)
+    assert isinstance(fetched(), NoAnswer)
+    assert machine.scheduler.failures == []
 
 
 def test_a_start_on_a_failed_metadata_disk_says_so() -> None:

@@ -275,10 +275,17 @@ class Cluster:
             self._wanted.pop(topic, None)
             self.cache.forget(topic)
 
-    def unwant_idle(self, idle_s: float) -> None:
-        """Forgets topics that nobody asked for in so long."""
+    def touch(self, topic: str) -> None:
+        """The topic is in use."""
+        if topic in self._wanted:
+            self._wanted[topic] = self._loop.time()
+
+    def unwant_idle(self, idle_s: float) -> list[str]:
+        """Forgets topics that nobody asked for, or touched, in so long; those."""
         limit = self._loop.time() - idle_s
-        self.unwant([topic for topic, asked in self._wanted.items() if asked < limit])
+        idle = [topic for topic, asked in self._wanted.items() if asked < limit]
+        self.unwant(idle)
+        return idle
 
     async def metadata(self, topics: Iterable[str], timeout_ms: float | None = None) -> dict[str, TopicInfo]:
         """What is known of these topics, waiting for those that are not known yet.
@@ -450,10 +457,14 @@ class Cluster:
 
     async def coordinator(self, kind: CoordinatorKind, key: str) -> BrokerConnection:
         """The broker that coordinates a group or a transactional id, asked for once until it is forgotten."""
+        return await self.node(await self.coordinator_id(kind, key))
+
+    async def coordinator_id(self, kind: CoordinatorKind, key: str) -> int:
+        """The same for a caller who has connections of its own."""
         node_id = self._coordinators.get((kind, key))
         if node_id is None:
             node_id = await self._find_coordinator(kind, key)
-        return await self.node(node_id)
+        return node_id
 
     def forget_coordinator(self, kind: CoordinatorKind, key: str) -> None:
         self._coordinators.pop((kind, key), None)

@@ -134,6 +134,16 @@ class ProducerOptions(CommonOptions):
         if self.transactional_id is not None and not self.enable_idempotence:
             raise InvalidOptionError("transactional_id is given; transactions need enable_idempotence")
 
+    @property
+    def compression_level(self) -> int | None:
+        """The level of the codec that is chosen; None for one that has none."""
+        levels = {
+            "gzip": self.compression_gzip_level,
+            "lz4": self.compression_lz4_level,
+            "zstd": self.compression_zstd_level,
+        }
+        return levels.get(self.compression_type)
+
     def _against_idempotence(self) -> str:
         if self.acks != -1:
             return f"acks is {self.acks}; it must be 'all'"

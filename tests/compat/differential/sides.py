@@ -48,19 +48,31 @@ class Side:
     _known_members: dict[str, str] = field(default_factory=dict)
     _socket: socket.socket | None = None
     _correlation_id: int = 0
+    _asked: tuple[int, int] = (-1, -1)
 
     def send(self, message: Message, version: int) -> Message:
         """The answer; Disconnected where there is none."""
-        self._correlation_id += 1
-        return self._exchange(encode_request(message, version, self._correlation_id, CLIENT_ID), message, version)
+        self.begin(message, version)
+        return self.end()
 
-    def _exchange(self, frame: bytes, message: Message, version: int) -> Message:
+    def begin(self, message: Message, version: int) -> None:
+        """Sends a request whose answer may take until others have done something."""
+        self._correlation_id += 1
+        frame = encode_request(message, version, self._correlation_id, CLIENT_ID)
+        self._asked = (message.API_KEY, version)
         try:
             if self._socket is None:
                 self._socket = socket.create_connection(("127.0.0.1", self.port), ANSWER_TIMEOUT_S)
             self._socket.sendall(frame)
+        except ConnectionError:
+            self.close()
+            raise Disconnected from None
+
+    def end(self) -> Message:
+        """The answer to what was sent last."""
+        try:
             size = int.from_bytes(self._read(4), "big")
-            correlation_id, answer = decode_response(self._read(size), message.API_KEY, version)
+            correlation_id, answer = decode_response(self._read(size), *self._asked)
         except (ConnectionError, Disconnected):
             self.close()
             raise Disconnected from None

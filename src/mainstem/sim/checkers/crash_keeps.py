@@ -45,12 +45,27 @@ class CrashKeeps(Checker):
             self._durable[key] = log.recovery_point
         self._logs.clear()
 
+    def forget(self) -> None:
+        self._logs.clear()
+        self._may_end.clear()
+        self._durable.clear()
+        self._followed = -1
+
+    def ends(self, broker: Broker) -> dict[Key, int]:
+        return {(each.topic_id, each.index): each.log.log_end for each in broker.partitions}
+
+    def expect(self, ends: dict[Key, int]) -> None:
+        """The broker comes back with a copy of its disk, from when its logs ended there."""
+        self._may_end = {key: (end, end) for key, end in ends.items()}
+        self._durable = dict(ends)
+
     def served(self, broker: Broker) -> None:
+        damaged = self.world.ledger.damaged
         for partition in broker.partitions:
             key = (partition.topic_id, partition.index)
             end = partition.log.log_end
             bounds = self._may_end.pop(key, None)
-            if bounds is None:
+            if bounds is None or (partition.topic, partition.index) in damaged:
                 continue
             low, high = bounds
             if not low <= end <= high:
@@ -62,7 +77,11 @@ class CrashKeeps(Checker):
             if end < high:
                 self.world.count("log came back shorter")
                 self.world.ledger.cut((partition.topic, partition.index), self.world.process.life, end)
-        missing = [key for key in self._may_end if key[0] in broker.image.topics_by_id]
+        missing = [
+            key
+            for key in self._may_end
+            if key[0] in broker.image.topics_by_id and (broker.image.topics_by_id[key[0]].name, key[1]) not in damaged
+        ]
         if missing and not broker.partitions.dirs.any_offline:
             names = [f"{broker.image.topics_by_id[topic].name}-{index}" for topic, index in missing]
             raise Violation("D3 no log disappears", f"{', '.join(names)} did not come back")
