@@ -45,6 +45,7 @@ from mainstem.sim.ledger import Ledger, Place, Violation
 from mainstem.sim.loop import Scheduler, SimLoop, make_loop
 from mainstem.sim.nemesis import Nemesis
 from mainstem.sim.network import Network
+from mainstem.sim.own_client import OwnConsumer, OwnProducer
 from mainstem.sim.trace import Trace
 from mainstem.sim.workloads import Producer, Reader, Records, read_all
 
@@ -319,9 +320,12 @@ class World:
 
     def reader_reset(self, place: Place, offset: int) -> None:
         self.trace("reader out of range", f"{place[0]}-{place[1]}", offset)
-        may_be_gone = place in self.ledger.damaged or self.may_trim(place[0])
-        if not may_be_gone and (self.durable or not self.has_lost_power):
+        if self.is_sound(place) and not self.may_trim(place[0]):
             raise Violation("a reader keeps its place", f"{offset} of {place} was read up to, and is out of range")
+
+    def is_sound(self, place: Place) -> bool:
+        """Whether nothing can have happened to a partition that takes back what was said of it."""
+        return place not in self.ledger.damaged and (self.durable or not self.has_lost_power)
 
     def may_be_gone(self, names: list[str]) -> bool:
         return all(name.startswith("churn") for name in names)
@@ -371,6 +375,13 @@ class World:
         if rng.random() < 0.6:
             for index in range(rng.randint(1, 3)):
                 self._add_member(f"member{index}", static=rng.random() < 0.3)
+        if rng.random() < 0.25:
+            self.add_client("own-producer", lambda client, rng: OwnProducer(self, client, rng, "log", 2).run())
+        if rng.random() < 0.25:
+            for index in range(rng.randint(1, 2)):
+                self.add_client(
+                    f"own-consumer{index}", lambda client, rng: OwnConsumer(self, client, rng, "own", "log").run()
+                )
         if rng.random() < 0.7:
 
             def administer(client: SimClient, rng: Random) -> Coroutine[Any, Any, None]:
@@ -407,12 +418,14 @@ class World:
         except Violation as violation:
             self._fail(violation)
         finally:
+            # What is let go now runs its last lines, which are no part of the run.
+            result = Result(self.seed, self.counts, self._trace.digest, self._violation, self._trace.story())
             self._end()
             quiet.__exit__(None, None, None)
             logging.disable(previous)
             if enabled:
                 gc.enable()
-        return Result(self.seed, self.counts, self._trace.digest, self._violation, self._trace.story())
+        return result
 
     def _run(self) -> None:
         self.process.format()
@@ -573,11 +586,24 @@ class World:
         hook, sys.unraisablehook = sys.unraisablehook, lambda unraisable: None
         try:
             for loop in [*self._loops, *self.process.past_loops]:
+                for task in loop.abandoned:
+                    _close(task)
                 loop.abandoned.clear()
             self._tasks.clear()
             self.clients.clear()
         finally:
             sys.unraisablehook = hook
+
+
+def _close(task: "asyncio.Task[Any]") -> None:
+    """Ends a coroutine here, not whenever the collector comes by; one that wants to wait once more is told again."""
+    coroutine = task.get_coro()
+    for _ in range(10):
+        try:
+            coroutine.close()
+            return
+        except BaseException:
+            continue
 
 
 def place_of(path: str) -> Place:
