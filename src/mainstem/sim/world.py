@@ -52,6 +52,8 @@ from mainstem.sim.workloads import Producer, Reader, Records, read_all
 ADDRESS: Final = ("broker", 9092)
 SAFETY_S: Final = 6.0
 LIVENESS_S: Final = 60.0
+LIVENESS: Final = ("P12", "G9", "the broker", "T1 our producer", "topics can be")
+"""How the promises begin that somebody must be served for."""
 
 
 class Result:
@@ -98,6 +100,8 @@ class World:
         self.needs_reboot = False
         """After a failed fsync the kernel's pages are not to be trusted until the machine is started anew."""
         self.had_disk_error = False
+        self.is_down_for_rot = False
+        """Whether a damaged file, met while the broker ran, has cost it its last directory: then nobody is served."""
         self.finals: dict[Place, tuple[int, int, Records]] = {}
         self.committed: dict[tuple[str, Place], int] = {}
         self.group_states: dict[str, str] = {}
@@ -271,7 +275,9 @@ class World:
 
     def kill_if_sick(self) -> None:
         broker = self.process.broker
-        if self.process.is_serving and broker is not None and broker.partitions.dirs.any_offline:
+        if self.nemesis.is_over or not self.process.is_serving or broker is None:
+            return
+        if broker.partitions.dirs.any_offline:
             self.trace("restarted for its disk")
             self.kill()
 
@@ -292,6 +298,8 @@ class World:
             self.has_lost_power = True
             if not self.durable:
                 self.groups.lost_power()
+        if any(f"/{topic}-{index}/" in how for topic, index in self.ledger.damaged):
+            self.is_down_for_rot = True
         if how.startswith("cannot start"):
             self.count("start failed on a sick disk")
             if not self.disk.faults and not self.had_disk_error:
@@ -312,7 +320,9 @@ class World:
             self._fail(violation)
 
     def _fail(self, violation: Violation) -> None:
-        if self._violation is None:
+        if self.is_down_for_rot and violation.invariant.startswith(LIVENESS):
+            self.count("directory offline for a rotten file")
+        elif self._violation is None:
             self._violation = violation
 
     def given_producer_id(self, producer_id: int, epoch: int) -> None:
