@@ -210,6 +210,8 @@ class Sender:
                 await self._cluster.node(node_id)
             except KafkaError:
                 self._cluster.request_update()
+                # A node that metadata no longer knows is refused at once: without a pause this would spin.
+                await asyncio.sleep(self._options.retry_backoff_ms / 1000)
             finally:
                 self._connecting.discard(node_id)
                 self.wake()

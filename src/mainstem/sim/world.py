@@ -49,6 +49,7 @@ from mainstem.sim.ledger import Ledger, Place, Violation
 from mainstem.sim.loop import Scheduler, SimLoop, make_loop
 from mainstem.sim.nemesis import Nemesis
 from mainstem.sim.network import Network
+from mainstem.sim.own_client import OwnConsumer, OwnProducer
 from mainstem.sim.trace import Trace
 from mainstem.sim.txn_ledger import TxnLedger
 from mainstem.sim.txn_workload import CommittedReader, TxnProducer, fetch_committed_records
@@ -60,6 +61,8 @@ TRANSACTIONAL_EVERY: Final = 3
 TIMEOUTS_ARE_OVER_MS: Final = 20_000_000
 """How far the clock is put forward at the end, so that no transaction waits for a time it was set back from."""
 LIVENESS_S: Final = 60.0
+LIVENESS: Final = ("P12", "G9", "the broker", "T1 our producer", "topics can be")
+"""How the promises begin that somebody must be served for."""
 
 
 class Result:
@@ -110,6 +113,8 @@ class World:
         self.needs_reboot = False
         """After a failed fsync the kernel's pages are not to be trusted until the machine is started anew."""
         self.had_disk_error = False
+        self.is_down_for_rot = False
+        """Whether a damaged file, met while the broker ran, has cost it its last directory: then nobody is served."""
         self.finals: dict[Place, tuple[int, int, Records]] = {}
         self.committed: dict[tuple[str, Place], int] = {}
         self.group_states: dict[str, str] = {}
@@ -297,7 +302,9 @@ class World:
 
     def kill_if_sick(self) -> None:
         broker = self.process.broker
-        if self.process.is_serving and broker is not None and broker.partitions.dirs.any_offline:
+        if self.nemesis.is_over or not self.process.is_serving or broker is None:
+            return
+        if broker.partitions.dirs.any_offline:
             self.trace("restarted for its disk")
             self.kill()
 
@@ -319,6 +326,8 @@ class World:
             if not self.durable:
                 self.groups.lost_power()
                 self.txns.lost_power()
+        if any(f"/{topic}-{index}/" in how for topic, index in self.ledger.damaged):
+            self.is_down_for_rot = True
         if how.startswith("cannot start"):
             self.count("start failed on a sick disk")
             if not self.disk.faults and not self.had_disk_error:
@@ -339,7 +348,9 @@ class World:
             self._fail(violation)
 
     def _fail(self, violation: Violation) -> None:
-        if self._violation is None:
+        if self.is_down_for_rot and violation.invariant.startswith(LIVENESS):
+            self.count("directory offline for a rotten file")
+        elif self._violation is None:
             self._violation = violation
 
     def given_producer_id(self, producer_id: int, epoch: int) -> None:
@@ -347,9 +358,12 @@ class World:
 
     def reader_reset(self, place: Place, offset: int) -> None:
         self.trace("reader out of range", f"{place[0]}-{place[1]}", offset)
-        may_be_gone = place in self.ledger.damaged or self.may_trim(place[0])
-        if not may_be_gone and (self.durable or not self.has_lost_power):
+        if self.is_sound(place) and not self.may_trim(place[0]):
             raise Violation("a reader keeps its place", f"{offset} of {place} was read up to, and is out of range")
+
+    def is_sound(self, place: Place) -> bool:
+        """Whether nothing can have happened to a partition that takes back what was said of it."""
+        return place not in self.ledger.damaged and (self.durable or not self.has_lost_power)
 
     def may_be_gone(self, names: list[str]) -> bool:
         return all(name.startswith("churn") for name in names)
@@ -423,6 +437,13 @@ class World:
         if rng.random() < 0.6:
             for index in range(rng.randint(1, 3)):
                 self._add_member(f"member{index}", static=rng.random() < 0.3)
+        if rng.random() < 0.25:
+            self.add_client("own-producer", lambda client, rng: OwnProducer(self, client, rng, "log", 2).run())
+        if rng.random() < 0.25:
+            for index in range(rng.randint(1, 2)):
+                self.add_client(
+                    f"own-consumer{index}", lambda client, rng: OwnConsumer(self, client, rng, "own", "log").run()
+                )
         if rng.random() < 0.7:
 
             def administer(client: SimClient, rng: Random) -> Coroutine[Any, Any, None]:
@@ -459,12 +480,14 @@ class World:
         except Violation as violation:
             self._fail(violation)
         finally:
+            # What is let go now runs its last lines, which are no part of the run.
+            result = Result(self.seed, self.counts, self._trace.digest, self._violation, self._trace.story())
             self._end()
             quiet.__exit__(None, None, None)
             logging.disable(previous)
             if enabled:
                 gc.enable()
-        return Result(self.seed, self.counts, self._trace.digest, self._violation, self._trace.story())
+        return result
 
     def _run(self) -> None:
         self.process.format()
@@ -664,11 +687,24 @@ class World:
         hook, sys.unraisablehook = sys.unraisablehook, lambda unraisable: None
         try:
             for loop in [*self._loops, *self.process.past_loops]:
+                for task in loop.abandoned:
+                    _close(task)
                 loop.abandoned.clear()
             self._tasks.clear()
             self.clients.clear()
         finally:
             sys.unraisablehook = hook
+
+
+def _close(task: "asyncio.Task[Any]") -> None:
+    """Ends a coroutine here, not whenever the collector comes by; one that wants to wait once more is told again."""
+    coroutine = task.get_coro()
+    for _ in range(10):
+        try:
+            coroutine.close()
+            return
+        except BaseException:
+            continue
 
 
 def place_of(path: str) -> Place:
