@@ -295,6 +295,7 @@ class World:
         self.needs_reboot = False
         self.ledger.forget()
         self.groups.forget()
+        self.txns.forget()
         for checker in self.checkers:
             checker.forget()
         for name in list(self.clients):
