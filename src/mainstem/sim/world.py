@@ -176,6 +176,8 @@ class World:
             settings["log.flush.interval.messages"] = "1"
         if self.is_transactional:
             settings |= {
+                # The clock is put forward at the end, and offsets must not expire by that.
+                "offsets.retention.minutes": "10080",
                 "transaction.state.log.replication.factor": "1",
                 "transaction.state.log.min.isr": "1",
                 "transaction.state.log.num.partitions": "2",
