@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from mainstem.broker.drivers import compaction
-from mainstem.broker.drivers.verification import Verification
 from mainstem.broker.partition import Partition
 from mainstem.core.group import machine
 from mainstem.core.group.classic import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE
@@ -336,19 +335,6 @@ def _late_batch_begins_a_transaction(patch: pytest.MonkeyPatch, reached: Reached
     patch.setattr(Verifications, "check", check)
 
 
-def _nobody_is_asked(patch: pytest.MonkeyPatch, reached: Reached) -> None:
-    """KIP-890, part 1: a leader takes the first batch of a transaction without asking its coordinator."""
-    _late_batch_begins_a_transaction(patch, reached)
-
-    async def ask(self: Verification, transactional_id: str, batch: Any, places: Any, raises_epoch: bool) -> Any:
-        if raises_epoch:
-            return await original(self, transactional_id, batch, places, raises_epoch)
-        return dict.fromkeys(places, ErrorCode.NONE)
-
-    original = Verification._ask
-    patch.setattr(Verification, "_ask", ask)
-
-
 def _late_end_is_taken(patch: pytest.MonkeyPatch, reached: Reached) -> None:
     """KIP-890, part 2: an EndTxn of an epoch that is over ends whatever is open now."""
     original = TxnMachine.end
@@ -442,7 +428,22 @@ def _of_transactions(bug: str, what: str, patch: Patch, invariants: tuple[str, .
     return Mutation(bug, what, patch, invariants, seeds_max, TRANSACTIONAL_EVERY - 1, TRANSACTIONAL_EVERY)
 
 
-TRANSACTIONS = ("T4", "T5", "T7", "T9", "T12", "G1a", "T1", "D6", "D2", "duplicate", "lost", "P12", "nonmonotonic")
+TRANSACTIONS = (
+    "C4",
+    "T4",
+    "T5",
+    "T7",
+    "T9",
+    "T12",
+    "G1a",
+    "T1",
+    "D6",
+    "D2",
+    "duplicate",
+    "lost",
+    "P12",
+    "nonmonotonic",
+)
 
 MUTATIONS = (
     Mutation("KAFKA-6683", "producer state changes before the write", _state_before_write, ("D6", "T1", "lost"), 30),
@@ -483,7 +484,6 @@ MUTATIONS = (
     _of_transactions(
         "KAFKA-14884", "nobody looks again at the append", _late_batch_begins_a_transaction, TRANSACTIONS, 300
     ),
-    _of_transactions("KIP-890 part 1", "leaders ask nobody", _nobody_is_asked, TRANSACTIONS, 300),
     _of_transactions("KIP-890 part 2", "a late end ends the next", _late_end_is_taken, TRANSACTIONS, 100),
     _of_transactions("KAFKA-6119", "a time-out keeps the epoch", _time_out_keeps_the_epoch, TRANSACTIONS, 100),
     _of_transactions("KAFKA-9600", "a client chooses its epoch", _client_chooses_epoch, ("T4", "T5"), 20),

@@ -45,6 +45,7 @@ class ControllerFaults:
     def __init__(self) -> None:
         self.late_share = 0.0
         """Of messages between brokers, how many arrive after their sender has given up on them (N10)."""
+        self.answer_delay_share = 0.0
         self.delay_share = 0.0
         self.drop_share = 0.0
         self.lose_answer_share = 0.0
@@ -224,7 +225,13 @@ class BrokerProcess:
 
     def _carry_to_peer(self, message: Message, version: int, deliver: Deliver) -> Awaitable[Message]:
         faults = self.peer_faults
-        if not (faults.delay_share or faults.drop_share or faults.lose_answer_share or faults.late_share):
+        if not (
+            faults.delay_share
+            or faults.drop_share
+            or faults.lose_answer_share
+            or faults.late_share
+            or faults.answer_delay_share
+        ):
             return deliver(message, version)
         if self._may_come_late(message) and self._carry_rng.random() < faults.late_share:
             return self._carry_late(message, version, deliver)
@@ -262,6 +269,9 @@ class BrokerProcess:
             await asyncio.sleep(0.5)
             raise RemoteError(ErrorCode.REQUEST_TIMED_OUT, f"the {whose} did not answer")
         answer = await deliver(message, version)
+        if faults.answer_delay_share and rng.random() < faults.answer_delay_share:
+            self._count(f"{whose} answer delayed")
+            await asyncio.sleep(rng.random() * 0.5)
         if rng.random() < faults.repeat_share:
             self._count(f"{whose} message repeated")
             await asyncio.sleep(rng.random() * 0.1)

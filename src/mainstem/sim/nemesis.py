@@ -67,6 +67,7 @@ EXPECTED: Final = (
     "peer message repeated",
     "peer answer lost",
     "peer message late",
+    "peer answer delayed",
 )
 """Faults that each campaign must have seen."""
 
@@ -104,6 +105,7 @@ REACHED: Final = (
     "transaction checked",
     "transactional offset checked",
     "higher epoch claimed",
+    "aborted with a batch on its way",
 )
 """Rare branches that each campaign must have taken."""
 
@@ -132,7 +134,7 @@ class Nemesis:
             "controller": (self._controller,),
         }
         if world.is_transactional:
-            self.families["peers"] = (self._peers, self._peers)
+            self.families["peers"] = (self._peers, self._peers, self._late_requests)
         self.kinds: list[Callable[[], None]] = []
         self.allow(self.families)
         self.is_over = False
@@ -378,6 +380,7 @@ class Nemesis:
         faults.delay_share, faults.drop_share = self.rng.choice(((0.5, 0.0), (0.2, 0.3), (0.0, 0.3)))
         faults.repeat_share, faults.lose_answer_share = self.rng.choice(((0.5, 0.0), (0.2, 0.3), (0.0, 0.2)))
         faults.late_share = self.rng.choice((0.0, 0.2))
+        faults.answer_delay_share = self.rng.choice((0.0, 0.5))
 
         def undo() -> None:
             self.world.process.peer_faults = ControllerFaults()

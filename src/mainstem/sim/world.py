@@ -52,7 +52,7 @@ from mainstem.sim.network import Network
 from mainstem.sim.own_client import OwnConsumer, OwnProducer
 from mainstem.sim.trace import Trace
 from mainstem.sim.txn_ledger import TxnLedger
-from mainstem.sim.txn_workload import CommittedReader, TxnProducer, fetch_committed_records
+from mainstem.sim.txn_workload import PLACES, CommittedReader, TxnProducer, fetch_committed_records
 from mainstem.sim.workloads import Producer, Reader, Records, read_all
 
 ADDRESS: Final = ("broker", 9092)
@@ -410,7 +410,7 @@ class World:
         for index in range(rng.randint(2, 4)):
             tv2 = rng.random() < 0.65
             self._add_txn_producer(f"txn{'b' if tv2 else 'a'}{index}", tv2=tv2)
-        for place in (("txn", 0), ("txn", 1), ("txnkeyed", 0)):
+        for place in PLACES:
             self._add_committed_reader(f"committed-{place[0]}-{place[1]}", place)
 
     def _add_txn_producer(self, name: str, *, tv2: bool) -> None:
@@ -608,7 +608,7 @@ class World:
             await self._read_committed(client)
 
     async def _read_committed(self, client: SimClient) -> None:
-        for place in (("txn", 0), ("txn", 1), ("txnkeyed", 0)):
+        for place in PLACES:
             values: list[bytes] = []
             offset = 0
             end = self.finals[place][1]
