@@ -150,6 +150,7 @@ class Output:
     def note(self, text: str) -> None:
         """Something to know that is no result."""
         if not self.is_quiet:
+            sys.stdout.flush()  # so that it comes after what it is about, also where both go to one file
             print(text, file=sys.stderr)
 
     @contextlib.contextmanager
