@@ -4,6 +4,7 @@ import time
 
 from bench import load, protocol, records
 from bench.frame import Figures, Metric, Row, one_by_one, ours_alone, side_by_side
+from bench.spark import SPARK_ROWS
 from bench.systems import System
 
 KB_RECORDS = 300_000
@@ -185,4 +186,5 @@ ROWS: tuple[Row, ...] = (
         ),
         ours_alone(records.measure_row),
     ),
+    *SPARK_ROWS,
 )
