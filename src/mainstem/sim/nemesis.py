@@ -149,6 +149,10 @@ class Nemesis:
             raise ValueError(f"no faults are called {unknown[0]!r}; there are {', '.join(self.families)}")
         kinds = [kind for name in wanted for kind in self.families[name]]
         self.kinds = self.rng.sample(kinds, min(len(kinds), self.rng.randint(2, 7)))
+        if self.world.theme == "groups":
+            self.kinds += [kind for kind in (self._clock, self._client_dies) if kind in kinds]
+        elif self.world.theme == "compaction":
+            self.kinds += [kind for kind in (self._clock, self._lost_checkpoint) if kind in kinds]
 
     def begin(self) -> None:
         self.world.scheduler.later(self.rng.random() * 1.5, self._turn)

@@ -80,6 +80,8 @@ class World:
         self.is_transactional = seed % TRANSACTIONAL_EVERY == TRANSACTIONAL_EVERY - 1
         self.counts: Counter[str] = Counter()
         rng = Random(f"{seed}:shape")
+        self.theme = rng.choice(("", "", "", "groups", "compaction"))
+        """What the run is about, if about anything: rare things have to meet, and chance alone takes too long."""
         self.scheduler = Scheduler(Random(f"{seed}:sched"))
         self._trace = Trace(lambda: self.scheduler.now, trace_file)
         self.trace: Callable[..., None] = self._trace.event
@@ -166,7 +168,7 @@ class World:
             "replica.high.watermark.checkpoint.interval.ms": "600",
             "log.cleaner.backoff.ms": rng.choice(("400", "50")),
             "log.cleaner.dedupe.buffer.size": rng.choice(("1024", "134217728")),
-            "offsets.retention.minutes": rng.choice(("1", "10080")),
+            "offsets.retention.minutes": "1" if self.theme == "groups" else rng.choice(("1", "10080")),
             "offsets.retention.check.interval.ms": "150",
             "log.segment.delete.delay.ms": rng.choice(("0", "1000")),
             "metadata.log.max.record.bytes.between.snapshots": rng.choice(("800", "20971520")),
@@ -198,7 +200,7 @@ class World:
             "cleanup.policy": "compact",
             "min.cleanable.dirty.ratio": rng.choice(("0.01", "0.5")),
             "delete.retention.ms": rng.choice(("0", "500", "2000")),
-            "min.compaction.lag.ms": rng.choice(("0", "0", "1500")),
+            "min.compaction.lag.ms": "1000" if self.theme == "compaction" else rng.choice(("0", "0", "1500")),
             "max.compaction.lag.ms": rng.choice(("1500", "9223372036854775807")),
         }
         topics = {
@@ -434,11 +436,12 @@ class World:
         if rng.random() < 0.6:
             self._add_producer("plain", "log", 2, idempotent=False)
         self._add_producer("shorter", "short", 1, idempotent=rng.random() < 0.7)
-        self._add_producer("keyed", "keyed", 1, idempotent=True)
+        for index in range(3 if self.theme == "compaction" else 1):
+            self._add_producer(f"keyed{index}", "keyed", 1, idempotent=True)
         for place in (("log", 0), ("short", 0)):
             self._add_reader(f"reader-{place[0]}", place)
-        if rng.random() < 0.6:
-            for index in range(rng.randint(1, 3)):
+        if self.theme == "groups" or rng.random() < 0.5:
+            for index in range(rng.randint(2 if self.theme == "groups" else 1, 3)):
                 self._add_member(f"member{index}", static=rng.random() < 0.3)
         if rng.random() < 0.25:
             self.add_client("own-producer", lambda client, rng: OwnProducer(self, client, rng, "log", 2).run())
