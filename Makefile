@@ -8,7 +8,7 @@ JOBS ?= 2
 INTERPRETED := MAINSTEM_EXPECT=interpreted PYTHONPATH=src $(BIN)/python
 COMPILED := MAINSTEM_EXPECT=compiled PYTHONPATH=build/compiled $(BIN)/python
 
-.PHONY: help run test lint types test-interpreted test-compiled test-crash test-protocol test-compat test-kgo \
+.PHONY: help run test lint types test-interpreted test-compiled test-crash test-protocol test-compat test-client test-kgo \
 	test-differential test-sim test-mutations compiled bench clean
 
 help:
@@ -69,6 +69,10 @@ test-protocol: build/compiled/.ready
 test-compat: build/compiled/.ready
 	$(COMPILED) -m pytest -n $(JOBS) --timeout 600 \
 	  tests/compat/test_round_trip.py tests/compat/test_clients.py tests/compat/test_tools.py tests/compat/test_kill.py
+
+## make test-client       our client against our broker, Kafka 4.3 and Kafka 3.9, and through 30 kill -9
+test-client: build/compiled/.ready
+	$(COMPILED) -m pytest -n $(JOBS) --dist loadgroup --timeout 600 tests/client
 
 ## make test-kgo          franz-go's own tests against our broker; what is left out is in tests/compat/kgo_left_out.txt
 test-kgo: build/compiled/.ready

@@ -2,7 +2,7 @@
 
 import time
 
-from bench import consuming, load, protocol, records
+from bench import consuming, load, producing, protocol, records
 from bench.frame import Figures, Metric, Row, one_by_one, ours_alone, side_by_side
 from bench.systems import System
 
@@ -197,5 +197,20 @@ ROWS: tuple[Row, ...] = (
             Metric("arrow_to_confluent", "the same, to `confluent-kafka`'s `consume()`", "×", at_least=6),
         ),
         consuming.measure,
+    ),
+    Row(
+        "produce-client",
+        "producing 100 B records, four clients to one Mainstem broker",
+        (
+            Metric("calls", "our producer, one call a record", "M records/s"),
+            Metric("calls_to_kafka_python", "the same, to `kafka-python`", "×", at_least=5),
+            Metric("calls_to_aiokafka", "the same, to `aiokafka`", "×", at_least=5),
+            Metric("calls_to_confluent", "the same, to `confluent-kafka`", "×", at_least=0.6),
+            Metric("async_calls", "our producer on asyncio, one `await` a record", "M records/s"),
+            Metric("async_calls_to_aiokafka", "the same, to `aiokafka`", "×", at_least=5),
+            Metric("arrow", "our producer, from Arrow", "M records/s"),
+            Metric("arrow_to_confluent", "the same, to `confluent-kafka`", "×", at_least=2.5),
+        ),
+        producing.measure,
     ),
 )
