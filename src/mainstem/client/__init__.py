@@ -6,17 +6,47 @@ Public names are here, each imported when it is first used, so that importing th
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from mainstem.client.admin import AsyncAdmin
+    from mainstem.client.admin_types import (
+        ConfigChange,
+        ConfigOperation,
+        ConfigResource,
+        NewTopic,
+        OffsetSpec,
+        ResourceType,
+    )
+    from mainstem.client.arrow_read import read_topic
+    from mainstem.client.batches import SendFuture
+    from mainstem.client.consumer import AsyncConsumer
+    from mainstem.client.consumer_sync import Consumer
+    from mainstem.client.errors import KafkaError, KafkaTimeoutError
+    from mainstem.client.listeners import RebalanceListener
+    from mainstem.client.options import AdminOptions, CommonOptions, ConsumerOptions, ProducerOptions
+    from mainstem.client.producer import AsyncProducer
+    from mainstem.client.sync_admin import Admin
+    from mainstem.client.sync_producer import Producer
+    from mainstem.client.types import (
+        ConsumerRecord,
+        OffsetAndMetadata,
+        OffsetAndTimestamp,
+        RecordMetadata,
+        TopicPartition,
+    )
 
 _HOMES: Final = {
     "Admin": "sync_admin",
     "AdminOptions": "options",
     "AsyncAdmin": "admin",
+    "AsyncConsumer": "consumer",
     "AsyncProducer": "producer",
     "CommonOptions": "options",
     "ConfigChange": "admin_types",
     "ConfigOperation": "admin_types",
     "ConfigResource": "admin_types",
+    "Consumer": "consumer_sync",
     "ConsumerOptions": "options",
     "ConsumerRecord": "types",
     "KafkaError": "errors",
@@ -27,10 +57,12 @@ _HOMES: Final = {
     "OffsetSpec": "admin_types",
     "Producer": "sync_producer",
     "ProducerOptions": "options",
+    "RebalanceListener": "listeners",
     "RecordMetadata": "types",
     "ResourceType": "admin_types",
     "SendFuture": "batches",
     "TopicPartition": "types",
+    "read_topic": "arrow_read",
 }
 """In which module of this package each public name is."""
 
@@ -38,11 +70,13 @@ __all__ = [
     "Admin",
     "AdminOptions",
     "AsyncAdmin",
+    "AsyncConsumer",
     "AsyncProducer",
     "CommonOptions",
     "ConfigChange",
     "ConfigOperation",
     "ConfigResource",
+    "Consumer",
     "ConsumerOptions",
     "ConsumerRecord",
     "KafkaError",
@@ -53,10 +87,12 @@ __all__ = [
     "OffsetSpec",
     "Producer",
     "ProducerOptions",
+    "RebalanceListener",
     "RecordMetadata",
     "ResourceType",
     "SendFuture",
     "TopicPartition",
+    "read_topic",
 ]
 
 

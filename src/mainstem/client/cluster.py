@@ -68,7 +68,8 @@ class Cluster:
         self._coordinators: dict[tuple[CoordinatorKind, str], int] = {}
         self._wanted: dict[str, float] = {}
         """Topics that metadata is kept for, and when each was last asked for."""
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+        """In the order they were started, so that they end in the same order every time."""
         self._refreshing: asyncio.Task[None] | None = None
         self._refresh_again = False
         self._refresh_backoff = self.backoff()
@@ -111,8 +112,8 @@ class Cluster:
     def spawn(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
         """Starts a task that ends with this cluster."""
         task = self._loop.create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
         return task
 
     def backoff(self) -> Backoff:
@@ -457,10 +458,14 @@ class Cluster:
 
     async def coordinator(self, kind: CoordinatorKind, key: str) -> BrokerConnection:
         """The broker that coordinates a group or a transactional id, asked for once until it is forgotten."""
+        return await self.node(await self.coordinator_id(kind, key))
+
+    async def coordinator_id(self, kind: CoordinatorKind, key: str) -> int:
+        """The same for a caller who has connections of its own."""
         node_id = self._coordinators.get((kind, key))
         if node_id is None:
             node_id = await self._find_coordinator(kind, key)
-        return await self.node(node_id)
+        return node_id
 
     def forget_coordinator(self, kind: CoordinatorKind, key: str) -> None:
         self._coordinators.pop((kind, key), None)

@@ -244,6 +244,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.is_writable = True
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._receiver.release()
         reason = f"the connection was lost: {exc}" if exc else "the broker closed the connection"
         self._end(DisconnectedError(reason, broker=self.name))
 

@@ -1,6 +1,7 @@
 """Frames come out of a stream whole, however it is cut, and a peer cannot make us allocate by announcing."""
 
 import os
+import random
 import struct
 
 import pytest
@@ -66,3 +67,33 @@ def test_many_small_frames_come_out_of_one_read() -> None:
     stream = framed(b"x") * 5000
     receiver.buffer()[: len(stream)] = stream
     assert receiver.received(len(stream)) == [b"x"] * 5000
+
+
+def test_large_frames_of_several_connections_do_not_mix() -> None:
+    shared = SharedBuffer()
+    rng = random.Random(5)
+    frames = [[rng.randbytes(size) for size in (10, 300_000, 5, 2_000_000, 200_000, 6 << 20)] for _ in range(3)]
+    streams = [b"".join(framed(frame) for frame in each) for each in frames]
+    receivers = [FrameReceiver(shared, 10 << 20) for _ in frames]
+    seen: list[list[bytes]] = [[] for _ in frames]
+    at = [0] * len(frames)
+    while any(at[n] < len(streams[n]) for n in range(3)):
+        n = rng.randrange(3)
+        room = receivers[n].buffer()
+        piece = streams[n][at[n] : at[n] + min(len(room), rng.choice([1, 1000, 70_000, 1 << 20]))]
+        room[: len(piece)] = piece
+        at[n] += len(piece)
+        seen[n] += receivers[n].received(len(piece))
+    assert seen == frames
+    assert not shared.is_lent
+
+
+def test_a_connection_that_is_lost_gives_back_what_it_borrowed() -> None:
+    shared = SharedBuffer()
+    receiver = FrameReceiver(shared, 10 << 20)
+    receiver.buffer()[:5] = struct.pack(">i", 1 << 20) + b"x"
+    receiver.received(5)
+    assert shared.is_lent
+    receiver.release()
+    assert not shared.is_lent
+    assert receiver.held_bytes == 0
