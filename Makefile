@@ -8,8 +8,8 @@ JOBS ?= 2
 INTERPRETED := MAINSTEM_EXPECT=interpreted PYTHONPATH=src $(BIN)/python
 COMPILED := MAINSTEM_EXPECT=compiled PYTHONPATH=build/compiled $(BIN)/python
 
-.PHONY: help run test lint types test-interpreted test-compiled test-crash test-protocol test-compat test-kgo \
-	test-differential test-sim test-mutations compiled bench test-spark clean
+.PHONY: help run test lint types test-interpreted test-compiled test-crash test-protocol test-compat test-client \
+	test-kgo test-differential test-sim test-mutations test-spark compiled bench clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -72,6 +72,10 @@ test-compat: build/compiled/.ready
 	$(COMPILED) -m pytest -n $(JOBS) --timeout 600 \
 	  tests/compat/test_round_trip.py tests/compat/test_clients.py tests/compat/test_tools.py tests/compat/test_kcat.py \
 	  tests/compat/test_kill.py
+
+## make test-client       our client against our broker, Kafka 4.3 and Kafka 3.9, and through 30 kill -9
+test-client: build/compiled/.ready
+	$(COMPILED) -m pytest -n $(JOBS) --dist loadgroup --timeout 600 tests/client
 
 ## make test-kgo          franz-go's own tests against our broker; what is left out is in tests/compat/kgo_left_out.txt
 test-kgo: build/compiled/.ready

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mainstem.cli.arguments import add_cluster
 from mainstem.cli.failures import DONE, REFUSED
-from mainstem.cli.output import Column, Output, name
+from mainstem.cli.output import Column, Output, name, prose
 from mainstem.cli.values import in_words
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def doctor(given: argparse.Namespace) -> int:
     if out.is_json:
         out.document([each._asdict() for each in findings])
     else:
-        columns = [Column("area", "dim"), name("check"), Column("result"), Column("found"), Column("advice")]
+        columns = [Column("area", "dim"), name("check"), Column("result"), prose("found"), prose("advice")]
         out.draw(columns, [each._asdict() for each in findings])
         problems = sum(each.result == PROBLEM for each in findings)
         advised = sum(each.result == ADVICE for each in findings)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem.cli.arguments import Verbs, add_agreement
 from mainstem.cli.failures import DONE, NOT_FOUND, REFUSED, UserError
-from mainstem.cli.output import Column, Output, name, number
+from mainstem.cli.output import Column, Output, name, number, prose
 from mainstem.cli.values import not_negative, partitions, point_in_time
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def _print_whole(out: Output, document: dict[str, Any], *, with_members: bool) -
     out.fields([*pairs, ("members", len(document["members"])), ("lag", f"{document['lag']:,}")], document["group"])
     if with_members:
         out.draw(
-            [name("member"), Column("instance"), Column("client"), Column("host"), Column("partitions")],
+            [name("member"), Column("instance"), Column("client"), Column("host"), prose("partitions")],
             document["members"],
         )
     elif document["offsets"]:

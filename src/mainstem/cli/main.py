@@ -37,6 +37,7 @@ COMMANDS: Final = {
     "records": ("records", "delete records from the front of partitions"),
     "transactions": ("transactions", "list, describe and abort transactions"),
     "dump": ("dump", "show what is in a segment, an index, a snapshot or a checkpoint"),
+    "pipeline": ("pipeline", "land, transform and audit topics on Spark"),
     "perf": ("perf", "measure how fast a cluster takes and gives records"),
     "doctor": ("doctor", "check this machine, a config and a running broker"),
     "completion": ("completion", "print a script that completes these commands in a shell"),

@@ -292,7 +292,8 @@ async def fetch(
 def take(world: "World", place: Place, records: Records, offset: int, start: int, high: int, life: int) -> None:
     """Notes what a poll from `offset` on brought, and that nothing was passed over or shown too early."""
     for at, _, value in records:
-        if at >= high:
+        # An offset lies before what the checksum covers: rot may change it and not be noticed.
+        if at >= high and place not in world.ledger.damaged:
             raise Violation("P10 nobody reads past the high watermark", f"{place}: {at} read, it is {high}")
         if at > offset >= start and not world.is_keyed(place[0]) and place not in world.ledger.damaged:
             raise Violation("poll-skip", f"{place}: a reader at {offset} was given {at}, the start is {start}")

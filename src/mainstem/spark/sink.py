@@ -226,10 +226,10 @@ def write_rows(
     if not options.exactly_once:
         here.run(_write_at_least_once(cluster, rows, options, iterator, number))
         return SinkMessage(identity.sink, identity.run, identity.batch, None)
-    return here.run(_stage(cluster, rows, options, iterator, identity, number))
+    return here.run(stage(cluster, rows, options, iterator, identity, number))
 
 
-async def _stage(
+async def stage(
     cluster: Cluster,
     rows: RowWriter,
     options: SinkOptions,
