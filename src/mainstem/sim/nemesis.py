@@ -49,6 +49,7 @@ EXPECTED: Final = (
     "peer answer lost",
     "peer message late",
     "peer answer delayed",
+    "N10 end of the transaction before",
 )
 """Faults that each campaign must have seen."""
 
@@ -101,8 +102,10 @@ class Nemesis:
             self._controller,
         ]
         if world.is_transactional:
-            kinds += [self._peers, self._peers, self._late_requests]
+            kinds += [self._peers, self._late_requests]
         self.kinds = rng.sample(kinds, rng.randint(2, 7))
+        if world.is_transactional and rng.random() < 0.5:
+            self.kinds.append(self._peers)
         self.is_over = False
 
     def begin(self) -> None:
@@ -247,7 +250,6 @@ class Nemesis:
         faults.delay_share, faults.drop_share = self.rng.choice(((0.5, 0.0), (0.2, 0.3), (0.0, 0.3)))
         faults.repeat_share, faults.lose_answer_share = self.rng.choice(((0.5, 0.0), (0.2, 0.3), (0.0, 0.2)))
         faults.late_share = self.rng.choice((0.0, 0.2))
-        faults.answer_delay_share = self.rng.choice((0.0, 0.5))
 
         def undo() -> None:
             self.world.process.peer_faults = ControllerFaults()
