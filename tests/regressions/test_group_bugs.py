@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from mainstem.core.coordinator.effects import LogRecord
 from mainstem.core.group import records
-from mainstem.core.group.effects import LogRecord
 from mainstem.core.group.store import GroupStore
 from mainstem.protocol.errors import ErrorCode
 from mainstem.protocol.messages.group_records import (

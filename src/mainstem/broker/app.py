@@ -27,7 +27,10 @@ from mainstem.broker.drivers.controller import (
 )
 from mainstem.broker.drivers.groups import Groups
 from mainstem.broker.drivers.lifecycle import BrokerIdentity, BrokerLifecycle
+from mainstem.broker.drivers.peers import Peers
 from mainstem.broker.drivers.quorum import MetadataQuorum, QuorumSettings
+from mainstem.broker.drivers.transactions import Transactions
+from mainstem.broker.drivers.verification import Verification
 from mainstem.broker.features import Features
 from mainstem.broker.fetch_sessions import FetchSessions
 from mainstem.broker.housekeeping import Housekeeping
@@ -40,7 +43,7 @@ from mainstem.core.controller.image import ClusterImage, ImageDelta
 from mainstem.core.controller.states import PartitionState
 from mainstem.net.connection import Handler
 from mainstem.net.listener import Listener
-from mainstem.protocol.api import APIS
+from mainstem.protocol.api import APIS, ApiKey
 from mainstem.protocol.api import Listener as ListenerKind
 from mainstem.protocol.framing import SharedBuffer
 from mainstem.storage.fs import FileSystem
@@ -65,8 +68,10 @@ class Broker:
         on_fatal: Callable[[BaseException], None] = lambda error: None,
         carry: Carry = carry_directly,
         around: Callable[[Handler], Handler] = lambda handler: handler,
+        carry_to_peer: Carry = carry_directly,
     ) -> None:
-        """`carry` is how messages reach the controller; a simulator puts its own in.
+        """`carry` is how messages reach the controller, `carry_to_peer` how they reach brokers, this one as well; a
+        simulator puts its own in.
 
         `around` may put something before the router that sees every request first; a test kit has its faults there.
         """
@@ -115,7 +120,12 @@ class Broker:
             idle_interval_ms=config.get_int("metadata.max.idle.interval.ms", at_least=0),
         )
         self.controller = ControllerChannel(self._controller.handle, carry)
+        modules = served()
+        between_brokers = (ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.WRITE_TXN_MARKERS)
+        self.peers = Peers(self, {key: modules[key].handle for key in between_brokers}, carry_to_peer)
+        self.verification = Verification(self)
         self.groups = Groups(self)
+        self.transactions = Transactions(self)
         self._lifecycle: BrokerLifecycle | None = None
         self.topic_creation = TopicCreation(self)
         self.producer_ids = ProducerIds(self)
@@ -125,11 +135,12 @@ class Broker:
         self.assignments = DirectoryAssignments(self)
         self.metadata_listeners: list[MetadataListener] = [
             self.groups.follow,
+            self.transactions.follow,
             self.compaction.follow,
             self.assignments.follow,
         ]
         """Told of each change, in order, after the partitions have followed it."""
-        self._router = Router(self, served())
+        self._router = Router(self, modules)
         self._handler = around(self._router.dispatch)
         self._shared = SharedBuffer()
         self._listeners: dict[str, Listener] = {}
@@ -159,6 +170,7 @@ class Broker:
                 previous_epoch=self.partitions.dirs.previous_broker_epoch,
             ),
             lambda: self._quorum.followed_end - 1,
+            self._cordoned,
             heartbeat_interval_ms=self.config.get_int("broker.heartbeat.interval.ms", at_least=1),
         )
         self.broker_epoch = await self._lifecycle.register()
@@ -183,6 +195,7 @@ class Broker:
         if self._lifecycle is not None:
             await self._lifecycle.shut_down()
         self.close_listeners()
+        self.transactions.close()
         self.groups.close()
         await self.compaction.stop()
         await self.housekeeping.stop()
@@ -192,11 +205,17 @@ class Broker:
         await self._quorum.stop()
         await self.partitions.close(self.broker_epoch)
 
+    def _cordoned(self) -> list[bytes]:
+        """The ids of the directories that take no new partitions."""
+        dirs = self.partitions.dirs
+        return [one.directory_id for one in dirs.online if one.path in dirs.cordoned]
+
     # Failing
 
     def _directory_failed(self, directory: LogDirectory) -> None:
         if self._lifecycle is not None:
             self._lifecycle.directory_failed(directory.directory_id)
+            self.assignments.directory_failed(directory)
         if directory.path == self.config.metadata_dir or not self.partitions.dirs.online:
             self._fail(OSError(f"{directory.path}: {directory.offline}"))
 
@@ -212,6 +231,8 @@ class Broker:
         self.image = image
         self.features.update(image, offset)
         await self.partitions.apply(image, delta)
+        if self._lifecycle is not None:
+            self._lifecycle.tell_cordoned()
         for listener in self.metadata_listeners:
             listener(image, delta)
 
@@ -243,7 +264,8 @@ class Broker:
         kind = ListenerKind.CONTROLLER if listener_name in self.config.controller_listeners else ListenerKind.BROKER
         ranges: dict[int, tuple[int, int]] = {}
         for key, route in self._router.routes.items():
-            advertised = APIS[key].advertised(kind)
+            unstable = key == ApiKey.INIT_PRODUCER_ID and self.transactions.config.two_phase_commit
+            advertised = APIS[key].advertised(kind, unstable)
             if advertised is not None:
                 first, last = advertised
                 ranges[key] = (min(first, route.min_version), min(last, route.max_version))

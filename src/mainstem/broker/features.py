@@ -1,7 +1,7 @@
 """The features of a cluster: which levels this broker can serve, and which are in force.
 
 The metadata keeps every finalized feature, also those whose APIs are not built yet, so that another broker finds them
-as it left them. Clients are told only of what is served: one that read `transaction.version` 2 would rely on it.
+as it left them. Clients are told only of what is served: one that read `group.version` 1 would rely on it.
 """
 
 from typing import Final
@@ -10,11 +10,13 @@ from mainstem.core.controller.image import ClusterImage
 
 KRAFT_VERSION: Final = "kraft.version"
 METADATA_VERSION: Final = "metadata.version"
+TRANSACTION_VERSION: Final = "transaction.version"
 
 SUPPORTED: Final = {
     METADATA_VERSION: (7, 30),
     KRAFT_VERSION: (0, 1),
     "eligible.leader.replicas.version": (0, 1),
+    TRANSACTION_VERSION: (0, 2),
 }
 """Lowest and highest level, as clients are told."""
 

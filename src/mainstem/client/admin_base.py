@@ -52,6 +52,13 @@ class AdminBase:
         if self._started is not None:
             await self._started.close()
 
+    async def connect(self) -> None:
+        """Connects to whichever broker answers, without a retry; NoBrokersAvailableError where none does.
+
+        Nobody has to call it. It is for those who want to know at once that nobody is there.
+        """
+        await self._cluster.any_node()
+
     @property
     def _cluster(self) -> Cluster:
         if self._started is None:

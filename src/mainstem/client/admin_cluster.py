@@ -18,6 +18,12 @@ from mainstem.client.errors import error_for, raise_for
 from mainstem.client.metadata import BrokerAddress
 from mainstem.client.types import TopicPartition
 from mainstem.protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+from mainstem.protocol.messages.k34_alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
+)
 from mainstem.protocol.messages.k35_describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from mainstem.protocol.messages.k55_describe_quorum import (
     DescribeQuorumRequest,
@@ -32,20 +38,29 @@ from mainstem.protocol.messages.k57_update_features import (
     UpdateFeaturesResponse,
 )
 from mainstem.protocol.messages.k60_describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from mainstem.protocol.messages.k64_unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 METADATA_TOPIC = "__cluster_metadata"
 
 
 class ClusterAdmin(AdminBase):
-    async def describe_cluster(self, *, timeout_ms: float | None = None) -> ClusterDescription:
+    async def describe_cluster(
+        self, *, include_fenced: bool = False, timeout_ms: float | None = None
+    ) -> ClusterDescription:
         """The cluster's id, its brokers, and the broker to send changes to."""
 
         async def ask(connection: BrokerConnection) -> ClusterDescription:
-            request = DescribeClusterRequest(include_cluster_authorized_operations=False)
+            version = connection.version_for(DescribeClusterRequest.API_KEY)
+            request = DescribeClusterRequest(
+                include_cluster_authorized_operations=False,
+                # Before v2 a broker has no words for it, and lists only those that serve.
+                include_fenced_brokers=include_fenced and version >= 2,
+            )
             answer = await connection.ask(request, DescribeClusterResponse)
             raise_for(answer.error_code, answer.error_message, broker=connection.name)
             brokers = [BrokerAddress(each.broker_id, each.host, each.port, each.rack) for each in answer.brokers]
-            return ClusterDescription(answer.cluster_id, answer.controller_id, sorted(brokers))
+            fenced = frozenset(each.broker_id for each in answer.brokers if each.is_fenced)
+            return ClusterDescription(answer.cluster_id, answer.controller_id, sorted(brokers), fenced)
 
         return await self._on_any(ask, timeout_ms, "describing the cluster")
 
@@ -149,6 +164,47 @@ class ClusterAdmin(AdminBase):
         return {
             node_id: await self._on_node(node_id, ask, timeout_ms, "describing log directories") for node_id in brokers
         }
+
+    async def alter_replica_log_dirs(
+        self, node_id: int, moves: Mapping[TopicPartition, str], *, timeout_ms: float | None = None
+    ) -> None:
+        """Moves replicas of a broker to other log directories of it."""
+
+        async def ask(connection: BrokerConnection) -> None:
+            folders: dict[str, dict[str, list[int]]] = {}
+            for tp, path in moves.items():
+                folders.setdefault(path, {}).setdefault(tp.topic, []).append(tp.partition)
+            request = AlterReplicaLogDirsRequest(
+                dirs=[
+                    AlterReplicaLogDir(
+                        path=path,
+                        topics=[AlterReplicaLogDirTopic(name=topic, partitions=each) for topic, each in topics.items()],
+                    )
+                    for path, topics in folders.items()
+                ]
+            )
+            answer = await connection.ask(request, AlterReplicaLogDirsResponse)
+            raise_first(
+                {
+                    TopicPartition(topic.topic_name, each.partition_index): error_for(
+                        each.error_code, broker=connection.name, topic=topic.topic_name, partition=each.partition_index
+                    )
+                    for topic in answer.results
+                    for each in topic.partitions
+                    if each.error_code != 0
+                }
+            )
+
+        await self._on_node(node_id, ask, timeout_ms, "moving replicas")
+
+    async def unregister_broker(self, node_id: int, *, timeout_ms: float | None = None) -> None:
+        """Has the cluster forget a broker that is gone for good."""
+
+        async def ask(connection: BrokerConnection) -> None:
+            answer = await connection.ask(UnregisterBrokerRequest(broker_id=node_id), UnregisterBrokerResponse)
+            raise_for(answer.error_code, answer.error_message, broker=str(node_id))
+
+        await self._on_controller(ask, timeout_ms, "unregistering a broker")
 
 
 def _replica(state: ReplicaState) -> QuorumReplica:

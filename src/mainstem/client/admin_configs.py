@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from mainstem.client.admin_base import AdminBase, raise_first
 from mainstem.client.admin_types import (
@@ -28,6 +29,9 @@ from mainstem.protocol.messages.k74_list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
+
+_TYPES: Final = ("UNKNOWN", "BOOLEAN", "STRING", "INT", "SHORT", "LONG", "DOUBLE", "LIST", "CLASS", "PASSWORD")
+"""Kafka's names of the types that values have, by their number on the wire."""
 
 
 class ConfigsAdmin(AdminBase):
@@ -72,6 +76,7 @@ class ConfigsAdmin(AdminBase):
                         one.read_only,
                         one.is_sensitive,
                         one.documentation or None,
+                        _TYPES[one.config_type] if 0 <= one.config_type < len(_TYPES) else _TYPES[0],
                     )
                     for one in each.configs
                 }

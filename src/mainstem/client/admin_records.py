@@ -77,6 +77,20 @@ class RecordsAdmin(AdminBase):
 
         return await self._on_leaders(partitions, ask, timeout_ms, "listing offsets")
 
+    async def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset of the first record of each."""
+        found = await self.list_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST), timeout_ms=timeout_ms)
+        return {tp: each.offset for tp, each in found.items()}
+
+    async def end_offsets(
+        self, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset that the next record of each will have, as far as consumers may see."""
+        found = await self.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST), timeout_ms=timeout_ms)
+        return {tp: each.offset for tp, each in found.items()}
+
     async def delete_records(
         self, before: Mapping[TopicPartition, int], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:

@@ -8,7 +8,13 @@ from mainstem.client.admin_base import AdminBase, raise_first
 from mainstem.client.admin_types import TransactionDescription, TransactionListing
 from mainstem.client.cluster import CoordinatorKind
 from mainstem.client.connection import BrokerConnection
-from mainstem.client.errors import IllegalStateError, KafkaError, UnsupportedVersionError, raise_for
+from mainstem.client.errors import (
+    IllegalStateError,
+    InvalidRequestError,
+    KafkaError,
+    UnsupportedVersionError,
+    raise_for,
+)
 from mainstem.client.types import TopicPartition
 from mainstem.protocol.api import ApiKey
 from mainstem.protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -37,20 +43,32 @@ class TransactionsAdmin(AdminBase):
         states: Iterable[str] = (),
         producer_ids: Iterable[int] = (),
         longer_than_ms: int = -1,
+        pattern: str | None = None,
         timeout_ms: float | None = None,
     ) -> list[TransactionListing]:
-        """The transactional ids that the coordinators know: all, or those in a state, of a producer, or that old."""
+        """The transactional ids that the coordinators know: all, or those in a state, of a producer, or that old.
+
+        `pattern` is a regular expression that the ids match (Kafka 4.1 and later).
+        """
         wanted_states, wanted_ids = list(states), list(producer_ids)
 
         async def ask(connection: BrokerConnection) -> list[TransactionListing]:
             version = connection.version_for(ApiKey.LIST_TRANSACTIONS)
             if longer_than_ms >= 0 and version < 1:
                 raise UnsupportedVersionError("the broker cannot choose transactions by age", broker=connection.name)
+            if pattern is not None and version < 2:
+                raise UnsupportedVersionError("the broker cannot choose transactions by id", broker=connection.name)
             request = ListTransactionsRequest(
-                state_filters=wanted_states, producer_id_filters=wanted_ids, duration_filter=longer_than_ms
+                state_filters=wanted_states,
+                producer_id_filters=wanted_ids,
+                duration_filter=longer_than_ms,
+                transactional_id_pattern=pattern,
             )
             answer = await connection.ask(request, ListTransactionsResponse, version=version)
             raise_for(answer.error_code, "listing transactions", broker=connection.name)
+            if answer.unknown_state_filters:
+                states = ", ".join(answer.unknown_state_filters)
+                raise InvalidRequestError(f"no transaction is ever in state {states}", broker=connection.name)
             return [
                 TransactionListing(each.transactional_id, each.producer_id, each.transaction_state)
                 for each in answer.transaction_states

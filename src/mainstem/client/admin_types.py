@@ -93,6 +93,8 @@ class ConfigEntry(NamedTuple):
     is_read_only: bool
     is_sensitive: bool
     documentation: str | None = None
+    kind: str = "UNKNOWN"
+    """Kafka's name for the type of the value: BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST, CLASS, PASSWORD."""
 
     @property
     def is_default(self) -> bool:
@@ -184,9 +186,12 @@ class TransactionDescription(NamedTuple):
 
 
 class ClusterDescription(NamedTuple):
+    """`fenced` are brokers that are registered and not in service, where they were asked for."""
+
     cluster_id: str | None
     controller_id: int
     brokers: list[BrokerAddress]
+    fenced: frozenset[int] = frozenset()
 
 
 class QuorumReplica(NamedTuple):

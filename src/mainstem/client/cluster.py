@@ -21,7 +21,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from mainstem.client.backoff import Backoff
-from mainstem.client.connection import BrokerConnection
+from mainstem.client.connection import RECEIVE_BYTES, BrokerConnection
 from mainstem.client.errors import (
     BrokerNotAvailableError,
     IllegalStateError,
@@ -59,7 +59,7 @@ class Cluster:
         self._rng = rng
         self._allow_auto_create = allow_auto_create
         self._loop = asyncio.get_running_loop()
-        self._shared = SharedBuffer()
+        self._shared = SharedBuffer(RECEIVE_BYTES)
         self._closed = False
         self._connections: dict[int, BrokerConnection] = {}
         self._connecting: dict[int, asyncio.Task[BrokerConnection]] = {}
@@ -68,7 +68,8 @@ class Cluster:
         self._coordinators: dict[tuple[CoordinatorKind, str], int] = {}
         self._wanted: dict[str, float] = {}
         """Topics that metadata is kept for, and when each was last asked for."""
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+        """In the order they were started, so that they end in the same order every time."""
         self._refreshing: asyncio.Task[None] | None = None
         self._refresh_again = False
         self._refresh_backoff = self.backoff()
@@ -111,8 +112,8 @@ class Cluster:
     def spawn(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
         """Starts a task that ends with this cluster."""
         task = self._loop.create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
         return task
 
     def backoff(self) -> Backoff:

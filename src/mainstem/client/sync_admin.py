@@ -56,6 +56,10 @@ class Admin:
     def close(self) -> None:
         self._runner.run(self._async.close())
 
+    def connect(self) -> None:
+        """Connects to whichever broker answers, without a retry; NoBrokersAvailableError where none does."""
+        self._runner.run(self._async.connect())
+
     # Topics
 
     def create_topics(
@@ -224,6 +228,18 @@ class Admin:
             self._async.list_offsets(partitions, read_committed=read_committed, timeout_ms=timeout_ms)
         )
 
+    def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset of the first record of each."""
+        return self._runner.run(self._async.beginning_offsets(partitions, timeout_ms=timeout_ms))
+
+    def end_offsets(
+        self, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset that the next record of each will have, as far as consumers may see."""
+        return self._runner.run(self._async.end_offsets(partitions, timeout_ms=timeout_ms))
+
     def delete_records(
         self, before: Mapping[TopicPartition, int], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
@@ -244,12 +260,20 @@ class Admin:
         states: Iterable[str] = (),
         producer_ids: Iterable[int] = (),
         longer_than_ms: int = -1,
+        pattern: str | None = None,
         timeout_ms: float | None = None,
     ) -> list[TransactionListing]:
-        """The transactional ids that the coordinators know: all, or those in a state, of a producer, or that old."""
+        """The transactional ids that the coordinators know: all, or those in a state, of a producer, or that old.
+
+        `pattern` is a regular expression that the ids match (Kafka 4.1 and later).
+        """
         return self._runner.run(
             self._async.list_transactions(
-                states=states, producer_ids=producer_ids, longer_than_ms=longer_than_ms, timeout_ms=timeout_ms
+                states=states,
+                producer_ids=producer_ids,
+                longer_than_ms=longer_than_ms,
+                pattern=pattern,
+                timeout_ms=timeout_ms,
             )
         )
 
@@ -274,9 +298,9 @@ class Admin:
 
     # Cluster
 
-    def describe_cluster(self, *, timeout_ms: float | None = None) -> ClusterDescription:
+    def describe_cluster(self, *, include_fenced: bool = False, timeout_ms: float | None = None) -> ClusterDescription:
         """The cluster's id, its brokers, and the broker to send changes to."""
-        return self._runner.run(self._async.describe_cluster(timeout_ms=timeout_ms))
+        return self._runner.run(self._async.describe_cluster(include_fenced=include_fenced, timeout_ms=timeout_ms))
 
     def describe_quorum(self, *, timeout_ms: float | None = None) -> QuorumDescription:
         """Who leads the metadata quorum, and how far its voters and observers are."""
@@ -304,3 +328,13 @@ class Admin:
     ) -> dict[int, list[LogDirDescription]]:
         """The log directories of these brokers, or of all, with what lies in them."""
         return self._runner.run(self._async.describe_log_dirs(brokers, timeout_ms=timeout_ms))
+
+    def alter_replica_log_dirs(
+        self, node_id: int, moves: Mapping[TopicPartition, str], *, timeout_ms: float | None = None
+    ) -> None:
+        """Moves replicas of a broker to other log directories of it."""
+        self._runner.run(self._async.alter_replica_log_dirs(node_id, moves, timeout_ms=timeout_ms))
+
+    def unregister_broker(self, node_id: int, *, timeout_ms: float | None = None) -> None:
+        """Has the cluster forget a broker that is gone for good."""
+        self._runner.run(self._async.unregister_broker(node_id, timeout_ms=timeout_ms))

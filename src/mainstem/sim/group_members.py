@@ -30,7 +30,7 @@ from mainstem.protocol.messages.k14_sync_group import SyncGroupRequest, SyncGrou
 from mainstem.protocol.messages.k15_describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from mainstem.sim.client import NoAnswer, SimClient
 from mainstem.sim.ledger import Place
-from mainstem.sim.workloads import fetch, list_offset
+from mainstem.sim.workloads import fetch, list_offset, take
 
 if TYPE_CHECKING:
     from mainstem.sim.world import World
@@ -49,7 +49,8 @@ class Member:
         self.group = group
         self.topic = topic
         self.partitions = partitions
-        self.instance = client.name if static else None
+        # Whoever takes up a dead client's work is the same static member (C4).
+        self.instance = client.name.rstrip("'") if static else None
         self.member_id = ""
         self.generation = -1
 
@@ -95,6 +96,8 @@ class Member:
             if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
                 self.member_id = ""
             return None
+        if self.instance is not None and self.client.name != self.instance and not self.member_id:
+            self.world.count("C4 static member replaced")
         self.member_id, self.generation = joined.member_id, joined.generation_id
         self.world.groups.joined(self.group, self.generation, life)
         if vanish or self.rng.random() < self.world.member_vanishes:
@@ -142,12 +145,12 @@ class Member:
             for place, offset in list(places.items()):
                 await self.client.connected()
                 life = self.client.life
-                code, _, _, records, after = await fetch(self.client, place, offset, max_wait_ms=20, max_bytes=300)
+                code, start, high, records, after = await fetch(
+                    self.client, place, offset, max_wait_ms=20, max_bytes=300
+                )
                 if code == ErrorCode.OFFSET_OUT_OF_RANGE:
                     after = await list_offset(self.client, place, -2) or 0
-                for at, _, value in records:
-                    assert value is not None
-                    self.world.ledger.read(place, at, value, life)
+                take(self.world, place, records, offset, start, high, life)
                 places[place] = after
                 if records and self.rng.random() < 0.5 and not await self._commit(place, places[place]):
                     return

@@ -70,6 +70,8 @@ class Member:
 class Driver:
     def __init__(self) -> None:
         self.members: dict[str, Member] = {}
+        self.producers: dict[str, AIOKafkaProducer] = {}
+        self.begun: set[str] = set()
         self.started: AIOKafkaAdminClient | None = None
 
     async def admin(self) -> Any:
@@ -106,10 +108,40 @@ class Driver:
             for asked, one in zip(r["records"], done, strict=True)
         ]
 
+    async def txn_init(self, r: dict[str, Any]) -> None:
+        producer = AIOKafkaProducer(bootstrap_servers=BOOTSTRAP, transactional_id=r["id"], request_timeout_ms=20_000)
+        await producer.start()
+        self.producers[r["producer"]] = producer
+
+    async def _in_transaction(self, r: dict[str, Any]) -> AIOKafkaProducer:
+        producer = self.producers[r["producer"]]
+        if r["producer"] not in self.begun:
+            await producer.begin_transaction()
+            self.begun.add(r["producer"])
+        return producer
+
+    async def txn_send(self, r: dict[str, Any]) -> None:
+        producer = await self._in_transaction(r)
+        sent = [await producer.send(r["topic"], value.encode(), partition=r["partition"]) for value in r["values"]]
+        for one in sent:
+            await one
+
+    async def txn_offset(self, r: dict[str, Any]) -> None:
+        producer = await self._in_transaction(r)
+        await producer.send_offsets_to_transaction({TopicPartition(r["topic"], 0): r["offset"]}, r["group"])
+
+    async def txn_end(self, r: dict[str, Any]) -> None:
+        producer = self.producers[r["producer"]]
+        self.begun.discard(r["producer"])
+        await (producer.commit_transaction() if r["commit"] else producer.abort_transaction())
+
     async def fetch(self, r: dict[str, Any]) -> list[dict[str, Any]]:
         partition = TopicPartition(r["topic"], r["partition"])
         found: list[dict[str, Any]] = []
-        async with AIOKafkaConsumer(bootstrap_servers=BOOTSTRAP, auto_offset_reset="earliest") as consumer:
+        isolation = "read_committed" if r["committed"] else "read_uncommitted"
+        async with AIOKafkaConsumer(
+            bootstrap_servers=BOOTSTRAP, auto_offset_reset="earliest", isolation_level=isolation
+        ) as consumer:
             consumer.assign([partition])
             if r["offset"] is not None:
                 consumer.seek(partition, r["offset"])

@@ -122,10 +122,24 @@ class Client:
         return [(partition, offset) for partition, offset in done]
 
     def fetch(
-        self, topic: str, count: int, partition: int = 0, offset: int | None = None, timestamp: int | None = None
+        self,
+        topic: str,
+        count: int,
+        partition: int = 0,
+        offset: int | None = None,
+        timestamp: int | None = None,
+        committed: bool = False,
     ) -> list[Received]:
         """At least `count` records from an offset, a time or the beginning; fewer if they don't come in 15 seconds."""
-        found = self.call("fetch", topic=topic, partition=partition, offset=offset, timestamp=timestamp, count=count)
+        found = self.call(
+            "fetch",
+            topic=topic,
+            partition=partition,
+            offset=offset,
+            timestamp=timestamp,
+            count=count,
+            committed=committed,
+        )
         return [_received(one) for one in found]
 
     def join(
@@ -133,6 +147,11 @@ class Client:
     ) -> "Member":
         self.call("join", member=member, group=group, topic=topic, assignor=assignor, instance=instance)
         return Member(self, member)
+
+    def transact(self, name: str, transactional_id: str) -> "Transactional":
+        """A producer of transactions, ready to begin one."""
+        self.call("txn_init", producer=name, id=transactional_id)
+        return Transactional(self, name)
 
     def close(self) -> None:
         """Ends the driver, which closes its members; kills it when it does not end."""
@@ -170,6 +189,24 @@ class Member:
 
     def leave(self) -> None:
         self._client.call("leave", member=self._name)
+
+
+class Transactional:
+    """A transactional producer. A transaction begins with the first record or offset after the last one's end."""
+
+    def __init__(self, client: Client, name: str) -> None:
+        self._client = client
+        self._name = name
+
+    def send(self, topic: str, *values: str, partition: int = 0) -> None:
+        """Returns when all were delivered."""
+        self._client.call("txn_send", producer=self._name, topic=topic, partition=partition, values=values)
+
+    def send_offset(self, group: str, topic: str, offset: int) -> None:
+        self._client.call("txn_offset", producer=self._name, group=group, topic=topic, offset=offset)
+
+    def end(self, commit: bool = True) -> None:
+        self._client.call("txn_end", producer=self._name, commit=commit)
 
 
 def _received(one: Mapping[str, Any]) -> Received:

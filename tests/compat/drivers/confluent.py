@@ -67,6 +67,52 @@ def produce(r: dict[str, Any]) -> list[list[int]]:
     return [done[number] for number in range(len(r["records"]))]
 
 
+producers: dict[str, Producer] = {}
+begun: set[str] = set()
+
+
+def txn_init(r: dict[str, Any]) -> None:
+    producer = Producer({**BOOTSTRAP, "transactional.id": r["id"], "message.timeout.ms": 20_000})
+    producer.init_transactions(WAIT_S)
+    producers[r["producer"]] = producer
+
+
+def _in_transaction(r: dict[str, Any]) -> Producer:
+    producer = producers[r["producer"]]
+    if r["producer"] not in begun:
+        producer.begin_transaction()
+        begun.add(r["producer"])
+    return producer
+
+
+def txn_send(r: dict[str, Any]) -> None:
+    producer = _in_transaction(r)
+    failed: list[Any] = []
+    for value in r["values"]:
+        producer.produce(
+            r["topic"],
+            value=value.encode(),
+            partition=r["partition"],
+            on_delivery=lambda error, message: failed.append(error) if error else None,
+        )
+    producer.flush(WAIT_S)
+    if failed:
+        raise KafkaException(failed[0])
+
+
+def txn_offset(r: dict[str, Any]) -> None:
+    consumer = Consumer({**CONSUMER, "group.id": r["group"]})
+    at = TopicPartition(r["topic"], 0, r["offset"])
+    _in_transaction(r).send_offsets_to_transaction([at], consumer.consumer_group_metadata(), WAIT_S)
+    consumer.close()
+
+
+def txn_end(r: dict[str, Any]) -> None:
+    producer = producers[r["producer"]]
+    begun.discard(r["producer"])
+    (producer.commit_transaction if r["commit"] else producer.abort_transaction)(WAIT_S)
+
+
 def _plain(message: Message) -> dict[str, Any]:
     if message.error() is not None:
         raise KafkaException(message.error())
@@ -81,7 +127,8 @@ def _plain(message: Message) -> dict[str, Any]:
 
 
 def fetch(r: dict[str, Any]) -> list[dict[str, Any]]:
-    consumer = Consumer({**CONSUMER, "group.id": "unused"})
+    isolation = "read_committed" if r["committed"] else "read_uncommitted"
+    consumer = Consumer({**CONSUMER, "group.id": "unused", "isolation.level": isolation})
     start = TopicPartition(r["topic"], r["partition"], 0)
     if r["offset"] is not None:
         start.offset = r["offset"]
@@ -179,6 +226,10 @@ serve(
     {
         "produce": produce,
         "fetch": fetch,
+        "txn_init": txn_init,
+        "txn_send": txn_send,
+        "txn_offset": txn_offset,
+        "txn_end": txn_end,
         "join": join,
         "state": lambda r: members[r["member"]].state(),
         "commit": lambda r: members[r["member"]].commit(),

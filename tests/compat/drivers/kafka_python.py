@@ -4,7 +4,14 @@ import sys
 import time
 from typing import Any
 
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import (
+    ConsumerGroupMetadata,
+    KafkaAdminClient,
+    KafkaConsumer,
+    KafkaProducer,
+    OffsetAndMetadata,
+    TopicPartition,
+)
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
@@ -59,6 +66,44 @@ def produce(r: dict[str, Any]) -> list[list[int]]:
     return [[one.partition, -1 if r["acks"] == "0" else one.offset] for one in done]
 
 
+producers: dict[str, Any] = {}
+begun: set[str] = set()
+
+
+def txn_init(r: dict[str, Any]) -> None:
+    producer = KafkaProducer(bootstrap_servers=BOOTSTRAP, transactional_id=r["id"], request_timeout_ms=10_000)
+    producer.init_transactions()
+    producers[r["producer"]] = producer
+
+
+def _in_transaction(r: dict[str, Any]) -> Any:
+    producer = producers[r["producer"]]
+    if r["producer"] not in begun:
+        producer.begin_transaction()
+        begun.add(r["producer"])
+    return producer
+
+
+def txn_send(r: dict[str, Any]) -> None:
+    producer = _in_transaction(r)
+    sent = [producer.send(r["topic"], value=value.encode(), partition=r["partition"]) for value in r["values"]]
+    producer.flush(25)
+    for future in sent:
+        future.get(25)
+
+
+def txn_offset(r: dict[str, Any]) -> None:
+    at = TopicPartition(r["topic"], 0)
+    offsets = {at: OffsetAndMetadata(r["offset"], "", -1)}
+    _in_transaction(r).send_offsets_to_transaction(offsets, ConsumerGroupMetadata(r["group"]))
+
+
+def txn_end(r: dict[str, Any]) -> None:
+    producer = producers[r["producer"]]
+    begun.discard(r["producer"])
+    (producer.commit_transaction if r["commit"] else producer.abort_transaction)()
+
+
 def _consumer(**settings: Any) -> Any:
     return KafkaConsumer(
         bootstrap_servers=BOOTSTRAP, auto_offset_reset="earliest", enable_auto_commit=False, **settings
@@ -74,7 +119,7 @@ def _poll(consumer: Any, timeout_ms: int) -> list[dict[str, Any]]:
 
 
 def fetch(r: dict[str, Any]) -> list[dict[str, Any]]:
-    consumer = _consumer()
+    consumer = _consumer(isolation_level="read_committed" if r["committed"] else "read_uncommitted")
     partition = TopicPartition(r["topic"], r["partition"])
     consumer.assign([partition])
     if r["offset"] is not None:
@@ -172,6 +217,10 @@ serve(
     {
         "produce": produce,
         "fetch": fetch,
+        "txn_init": txn_init,
+        "txn_send": txn_send,
+        "txn_offset": txn_offset,
+        "txn_end": txn_end,
         "join": join,
         "state": lambda r: members[r["member"]].state(),
         "commit": lambda r: members[r["member"]].commit(),

@@ -45,7 +45,7 @@ class MemoryLog:
         for batch in batches or []:
             self.append(batch)
 
-    def append(self, batch: bytes) -> int:
+    def append(self, batch: bytes, guard: int = 0, transaction_version: int = 0) -> int:
         if self.fail_with is not None:
             raise RemoteError(self.fail_with)
         view = BatchView(batch, 0)

@@ -1,15 +1,23 @@
 """Produce (key 0), versions 3–13 (advertised from 0, KAFKA-18659): appends batches to partitions.
 
-v10 tells the current leader where it is another (KIP-951), v12 lets the broker add partitions to a transaction
-(KIP-890), v13 names topics by id. A request is read where it lies in its frame; each partition costs one append.
+v10 tells the current leader where it is another (KIP-951), v11 knows TRANSACTION_ABORTABLE, v12 lets the broker add
+partitions to a transaction (KIP-890), v13 names topics by id. A request is read where it lies in its frame; each
+partition costs one append. The batches that begin a transaction wait for its coordinator first. A batch that takes long
+to judge is appended later, and the answer waits for it.
 """
 
 import asyncio
+import logging
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from mainstem.broker.context import RequestContext
+from mainstem.broker.drivers.verification import Admitted, ProducerBatch
 from mainstem.broker.partition import Partition
+from mainstem.core.log.append_result import AppendResult
+from mainstem.core.log.verification import NO_GUARD
+from mainstem.core.txn.states import Place
 from mainstem.net.connection import Exchange
 from mainstem.protocol.batch import HEADER_BYTES, BatchView
 from mainstem.protocol.compression import ZSTD
@@ -29,6 +37,8 @@ from mainstem.protocol.produce import (
 if TYPE_CHECKING:
     from mainstem.broker.app import Broker
 
+log = logging.getLogger(__name__)
+
 API_KEY = 0
 MIN_VERSION = 3
 MAX_VERSION = 13
@@ -37,6 +47,8 @@ _TOPIC_IDS_FROM = 13
 _INVALID_OFFSET = -1
 _NONE = int(ErrorCode.NONE)
 _ZSTD_FROM = 7
+_KNOWS_ABORTABLE_FROM = 11
+_TV2_FROM = 12
 # Kafka tells where the log starts with every refusal of the log itself but these.
 _WITHOUT_LOG_START = (
     ErrorCode.CORRUPT_MESSAGE,
@@ -48,26 +60,141 @@ _WITHOUT_LOG_START = (
 )
 
 
+# What the coordinator says and a producer would not know of a leader: it tries again after this.
+_TRY_AGAIN = (
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+
+
 def handle_frame(broker: "Broker", context: RequestContext, exchange: Exchange) -> None:
+    request = read_produce_request(exchange.frame, context.body_at, context.api_version)
+    if request.transactional_id is None:
+        _produce(broker, context, exchange, request, _NOTHING_ADMITTED)
+        return
+    batches = _transactional(broker, exchange.frame, context.api_version, request)
+    producers = {batch.producer_id: None for batch in batches.values()}
+    if len(producers) > 1:
+        _refuse_all(exchange, context, request, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    elif any(map(broker.verification.is_waiting, producers)) or not _all_open(broker, batches):
+        work = _produce_when_admitted(broker, context, exchange, request, batches)
+        broker.verification.run_in_order(next(iter(producers)), work)
+    else:
+        _produce(broker, context, exchange, request, _NOTHING_ADMITTED)
+
+
+_NOTHING_ADMITTED = Admitted()
+"""Of a request that needs no coordinator."""
+
+
+def _transactional(broker: "Broker", frame: bytes, version: int, request: ProduceRequest) -> dict[Place, ProducerBatch]:
+    """The batches of transactions in a request. What is wrong with others is told when they would be appended."""
+    found: dict[Place, ProducerBatch] = {}
+    for topic in request.topics:
+        name = topic.name
+        if version >= _TOPIC_IDS_FROM:
+            known = broker.image.topics_by_id.get(topic.topic_id)
+            if known is None:
+                continue
+            name = known.name
+        for wanted in topic.partitions:
+            if wanted.records_end - wanted.records_start >= HEADER_BYTES:
+                batch = BatchView(frame, wanted.records_start)
+                if batch.is_transactional and broker.partitions.get(name, wanted.index) is not None:
+                    found[name, wanted.index] = ProducerBatch(
+                        batch.producer_id, batch.producer_epoch, batch.base_sequence
+                    )
+    return found
+
+
+def _all_open(broker: "Broker", batches: dict[Place, ProducerBatch]) -> bool:
+    """Whether the transaction has begun on every partition that the request writes to."""
+    for place, batch in batches.items():
+        states = broker.partitions.find(*place).log.producers.states
+        if not states.has_open_transaction(batch.producer_id, batch.epoch):
+            return False
+    return True
+
+
+async def _produce_when_admitted(
+    broker: "Broker",
+    context: RequestContext,
+    exchange: Exchange,
+    request: ProduceRequest,
+    batches: dict[Place, ProducerBatch],
+) -> None:
+    version = context.api_version
+    assert request.transactional_id is not None
+    try:
+        admitted = await broker.verification.admit(
+            request.transactional_id, batches, version >= _TV2_FROM, version >= _KNOWS_ABORTABLE_FROM
+        )
+        for place, error in admitted.errors.items():
+            busy = error.code is ErrorCode.CONCURRENT_TRANSACTIONS and version < _TV2_FROM
+            if error.code in _TRY_AGAIN or busy:
+                admitted.errors[place] = RemoteError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{error}: try again")
+        _produce(broker, context, exchange, request, admitted)
+    except Exception:
+        log.exception("failed to answer a request", extra={"api": "Produce", "peer": context.peer})
+        exchange.close()
+
+
+def _refuse_all(exchange: Exchange, context: RequestContext, request: ProduceRequest, code: ErrorCode) -> None:
+    error = RemoteError(code, "the batches of one request belong to one producer")
+    topics = [
+        ProduceTopicResponse(topic.name, topic.topic_id, [_failed(error, wanted.index) for wanted in topic.partitions])
+        for topic in request.topics
+    ]
+    if request.acks == 0:
+        _finish_unacknowledged(exchange, topics)
+    else:
+        _respond(exchange, context, topics)
+
+
+def _produce(
+    broker: "Broker", context: RequestContext, exchange: Exchange, request: ProduceRequest, admitted: Admitted
+) -> None:
     version = context.api_version
     frame = exchange.frame
-    request = read_produce_request(frame, context.body_at, version)
     topics: list[ProduceTopicResponse] = []
     appended: list[Partition] = []
     pending: list[_Uncommitted] = []
+    later: list[_Later] = []
     for topic in request.topics:
         partitions: list[ProducePartitionResponse] = []
         topics.append(ProduceTopicResponse(topic.name, topic.topic_id, partitions))
         for wanted in topic.partitions:
-            partitions.append(_append(broker, frame, version, request, topic, wanted, appended, pending))
+            partitions.append(
+                _append(broker, frame, version, request, topic, wanted, appended, pending, later, admitted)
+            )
+    if later:
+        _append_later(
+            frame, request, pending, later, lambda: _finish(broker, context, exchange, request, topics, pending)
+        )
+    else:
+        _finish(broker, context, exchange, request, topics, pending)
+    for partition in appended:
+        partition.notify()
+
+
+def _finish(
+    broker: "Broker",
+    context: RequestContext,
+    exchange: Exchange,
+    request: ProduceRequest,
+    topics: list[ProduceTopicResponse],
+    pending: list["_Uncommitted"],
+) -> None:
+    """Everything that could be appended was."""
     if request.acks == 0:
         _finish_unacknowledged(exchange, topics)
     elif pending:
         _Waiting(exchange, context, topics, pending).wait(broker.loop, request.timeout_ms / 1000)
     else:
         _respond(exchange, context, topics)
-    for partition in appended:
-        partition.notify()
 
 
 class _Uncommitted:
@@ -81,6 +208,46 @@ class _Uncommitted:
         self.answer = answer
 
 
+class _Later:
+    """A batch that is appended once a thread has judged it, or one before it; its answer is filled in then."""
+
+    __slots__ = ("answer", "end", "guard", "partition", "start")
+
+    def __init__(
+        self, partition: Partition, start: int, end: int, guard: int, answer: ProducePartitionResponse
+    ) -> None:
+        self.partition = partition
+        self.start = start
+        self.end = end
+        self.guard = guard
+        self.answer = answer
+
+
+def _append_later(
+    frame: bytes,
+    request: ProduceRequest,
+    pending: list[_Uncommitted],
+    later: list[_Later],
+    finish: Callable[[], None],
+) -> None:
+    left = len(later)
+
+    def done(each: _Later, outcome: AppendResult | RemoteError) -> None:
+        nonlocal left
+        if isinstance(outcome, RemoteError):
+            _fill_refused(each.answer, outcome, each.partition)
+        else:
+            _fill_appended(each.answer, outcome, each.partition, request.acks, pending)
+        left -= 1
+        if left == 0:
+            finish()
+
+    for each in later:
+        each.partition.append_later(
+            frame, each.start, each.end, all_in_sync=request.acks == -1, guard=each.guard, done=partial(done, each)
+        )
+
+
 def _append(
     broker: "Broker",
     frame: bytes,
@@ -90,7 +257,10 @@ def _append(
     wanted: ProducePartition,
     appended: list[Partition],
     pending: list[_Uncommitted],
+    later: list[_Later],
+    admitted: Admitted,
 ) -> ProducePartitionResponse:
+    guard = NO_GUARD
     try:
         if version >= _TOPIC_IDS_FROM:
             partition = broker.partitions.find_by_id(topic.topic_id, wanted.index)
@@ -106,28 +276,69 @@ def _append(
             raise RemoteError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce v{_ZSTD_FROM} or later")
         if request.acks not in (-1, 0, 1):
             raise RemoteError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks} is none of -1, 0 and 1")
+        if batch.is_transactional:
+            guard = _guard(partition, request, admitted)
     except RemoteError as error:
         return _failed(error, wanted.index)
+    answer = ProducePartitionResponse(wanted.index, _NONE, _INVALID_OFFSET)
+    if partition.waiting or partition.log.takes_long(frame, start, end):
+        later.append(_Later(partition, start, end, guard, answer))
+        return answer
     try:
-        result = partition.append(frame, start, end, all_in_sync=request.acks == -1)
+        result = partition.append(frame, start, end, all_in_sync=request.acks == -1, guard=guard)
     except RemoteError as error:
-        answer = _failed(error, wanted.index)
-        if error.code not in _WITHOUT_LOG_START:
-            answer.log_start_offset = partition.log.log_start
+        _fill_refused(answer, error, partition)
         return answer
     appended.append(partition)
-    answer = ProducePartitionResponse(wanted.index, _NONE, result.base_offset, result.log_append_time, result.log_start)
-    if request.acks == -1 and partition.high_watermark <= result.last_offset:
-        pending.append(_Uncommitted(partition, result.last_offset + 1, answer))
+    _fill_appended(answer, result, partition, request.acks, pending)
     return answer
+
+
+def _fill_appended(
+    answer: ProducePartitionResponse,
+    result: AppendResult,
+    partition: Partition,
+    acks: int,
+    pending: list[_Uncommitted],
+) -> None:
+    answer.base_offset = result.base_offset
+    answer.log_append_time_ms = result.log_append_time
+    answer.log_start_offset = result.log_start
+    if acks == -1 and partition.high_watermark <= result.last_offset:
+        pending.append(_Uncommitted(partition, result.last_offset + 1, answer))
+
+
+def _fill_refused(answer: ProducePartitionResponse, error: RemoteError, partition: Partition) -> None:
+    """The log itself, or its leader, does not take the batch."""
+    _fill_failed(answer, error)
+    if error.code not in _WITHOUT_LOG_START:
+        answer.log_start_offset = partition.log.log_start
+
+
+def _guard(partition: Partition, request: ProduceRequest, admitted: Admitted) -> int:
+    """What the coordinator's word is worth; RemoteError where it said no."""
+    if request.transactional_id is None:
+        raise RemoteError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a batch of a transaction without a transactional id"
+        )
+    place = (partition.topic, partition.index)
+    error = admitted.errors.get(place)
+    if error is not None:
+        raise error
+    return admitted.guards.get(place, NO_GUARD)
 
 
 def _failed(error: RemoteError, index: int) -> ProducePartitionResponse:
-    answer = ProducePartitionResponse(index, int(error.code), _INVALID_OFFSET)
+    answer = ProducePartitionResponse(index, _NONE, _INVALID_OFFSET)
+    _fill_failed(answer, error)
+    return answer
+
+
+def _fill_failed(answer: ProducePartitionResponse, error: RemoteError) -> None:
+    answer.error_code = int(error.code)
     answer.error_message = error.message or None
     if error.code is ErrorCode.INVALID_RECORD:
         answer.record_errors = [RecordError(0, error.message)]
-    return answer
 
 
 def _finish_unacknowledged(exchange: Exchange, topics: list[ProduceTopicResponse]) -> None:

@@ -7,7 +7,7 @@ is created when it is first asked for.
 from typing import TYPE_CHECKING, Final
 
 from mainstem.broker.context import RequestContext
-from mainstem.broker.topic_creation import GROUP_OFFSETS
+from mainstem.broker.topic_creation import GROUP_OFFSETS, TRANSACTION_STATE
 from mainstem.core.controller.states import NO_LEADER
 from mainstem.protocol.errors import ErrorCode
 from mainstem.protocol.java import coordinator_partition
@@ -25,8 +25,8 @@ MIN_VERSION = 0
 MAX_VERSION = 6
 
 _BATCHED_FROM = 4
-_TOPICS: Final = {0: GROUP_OFFSETS}
-"""The internal topic of each kind of key that is served: groups."""
+_TOPICS: Final = {0: GROUP_OFFSETS, 1: TRANSACTION_STATE}
+"""The internal topic of each kind of key that is served: groups, transactional ids."""
 
 
 async def handle(broker: "Broker", context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:

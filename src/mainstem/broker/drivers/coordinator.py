@@ -6,7 +6,9 @@ when the batch is below the high watermark, and replies that need no write leave
 
 - A write that fails changes nothing: what the batch replayed is taken back, and everyone who waited for the batch gets
   the error that Kafka's coordinators give.
-- A write that is not committed in time is reported as such; it may still be.
+- A write that is not committed in time is reported as such; it may still be, and what comes after it waits for it
+  all the same. Only a patient token waits longer, until it is certain.
+- Records of a transaction are written at once, in a batch of their own.
 - A shard begins by replaying its log, in slices, and answers COORDINATOR_LOAD_IN_PROGRESS meanwhile. Loads and
   unloads follow leader epochs: a late one of an older epoch does nothing (KAFKA-10614). A log that cannot be read
   leaves a shard that answers NOT_COORDINATOR and says why in the log.
@@ -22,19 +24,22 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from mainstem.broker.clock import Clock
 from mainstem.broker.partition import Partition
-from mainstem.core.group.effects import (
+from mainstem.core.coordinator.effects import (
     ArmTimer,
     CancelTimer,
     CoordinatorMachine,
     LogRecord,
     Note,
+    Order,
     Outcome,
     Refuse,
     Reply,
     TimerKey,
+    TransactionPart,
     UnknownRecordError,
 )
 from mainstem.core.log.producers import Origin
+from mainstem.core.log.verification import NO_GUARD
 from mainstem.protocol.batch import BatchView, iterate_batches
 from mainstem.protocol.builder import BatchBuilder
 from mainstem.protocol.control import parse_end_marker
@@ -51,6 +56,11 @@ RECORD_OVERHEAD: Final = 32
 """More than the varints around a key and a value take."""
 
 M = TypeVar("M", bound=CoordinatorMachine)
+CarryOut = Callable[["Shard[M]", object], None]
+
+
+def _nothing_to_carry_out(shard: Shard[M], what: object) -> None:
+    raise AssertionError(f"{what!r} is ordered of {shard.name}, whose driver carries out nothing")
 
 
 class CoordinatorLog(Protocol):
@@ -65,7 +75,7 @@ class CoordinatorLog(Protocol):
     @property
     def batch_bytes_max(self) -> int: ...
 
-    def append(self, batch: bytes) -> int:
+    def append(self, batch: bytes, guard: int = NO_GUARD, transaction_version: int = 0) -> int:
         """Appends a batch and returns the log's end after it; RemoteError where it may not be."""
 
     def when_committed(self, end_offset: int, callback: Callable[[ErrorCode], None]) -> None:
@@ -96,8 +106,10 @@ class PartitionLog:
     def batch_bytes_max(self) -> int:
         return self._partition.log.config.max_message_bytes
 
-    def append(self, batch: bytes) -> int:
-        result = self._partition.append(batch, 0, len(batch), origin=Origin.COORDINATOR)
+    def append(self, batch: bytes, guard: int = NO_GUARD, transaction_version: int = 0) -> int:
+        result = self._partition.append(
+            batch, 0, len(batch), origin=Origin.COORDINATOR, transaction_version=transaction_version, guard=guard
+        )
         self._partition.notify()
         return result.last_offset + 1
 
@@ -124,13 +136,16 @@ class PartitionLog:
 class _Waiting:
     """Those who wait for one batch: its replies, and the tokens of the steps whose records it has."""
 
-    __slots__ = ("builder", "done", "replies", "size", "timeout", "tokens")
+    __slots__ = ("builder", "done", "guard", "patient", "replies", "size", "timeout", "tokens")
 
-    def __init__(self, builder: BatchBuilder | None) -> None:
+    def __init__(self, builder: BatchBuilder | None, guard: int = NO_GUARD) -> None:
         self.builder = builder
+        self.guard = guard
         self.size = 0
         self.replies: list[Reply | Refuse] = []
         self.tokens: list[object] = []
+        self.patient: list[object] = []
+        """Tokens that wait for what really becomes of the batch."""
         self.done = False
         self.timeout: asyncio.TimerHandle | None = None
 
@@ -156,6 +171,7 @@ class Shard(Generic[M]):
         machine: M,
         codec: int,
         commit_timeout_s: float,
+        carry_out: CarryOut[M] = _nothing_to_carry_out,
     ) -> None:
         self.name = name
         self.epoch = epoch
@@ -165,6 +181,7 @@ class Shard(Generic[M]):
         self._log = held
         self._codec = codec
         self._commit_timeout_s = commit_timeout_s
+        self._carry_out = carry_out
         self._unavailable: ErrorCode | None = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         """Why it does not serve; None when it does."""
         self._timers: dict[TimerKey, _Timer] = {}
@@ -182,10 +199,10 @@ class Shard(Generic[M]):
         self.take(action(self.machine, ticket, self._clock.wall_ms()))
         return ticket
 
-    def tell(self, action: Callable[[M], Outcome]) -> None:
+    def tell(self, action: Callable[[M, int], Outcome]) -> None:
         """Runs one step that nobody waits for, if the shard serves."""
         if self._unavailable is None:
-            self.take(action(self.machine))
+            self.take(action(self.machine, self._clock.wall_ms()))
 
     @property
     def is_loading(self) -> bool:
@@ -210,15 +227,24 @@ class Shard(Generic[M]):
                         timer.handle.cancel()
                 case Note():
                     log.info(effect.message, extra=effect.fields)
+                case Order():
+                    self._carry_out(self, effect.what)
         if not outcome.records:
             self._after_everything_before(replies)
+        elif outcome.part_of is not None:
+            self._write_part(outcome, outcome.part_of, replies)
         elif outcome.atomic:
-            self._collect(outcome.records, replies, outcome.token)
+            self._note_tokens(self._collect(outcome.records, replies), outcome)
         else:
             assert not replies, "a step that may be split has nobody waiting"
             assert outcome.token is None, "a step that may be split has nothing to continue with"
             for record in outcome.records:
-                self._collect([record], [], None)
+                self._collect([record], [])
+
+    @staticmethod
+    def _note_tokens(waiting: _Waiting, outcome: Outcome) -> None:
+        if outcome.token is not None:
+            (waiting.patient if outcome.patient else waiting.tokens).append(outcome.token)
 
     def _after_everything_before(self, replies: list[Reply | Refuse]) -> None:
         waiting = self._open or (self._in_flight[-1] if self._in_flight else None)
@@ -229,7 +255,23 @@ class Shard(Generic[M]):
 
     # Writing
 
-    def _collect(self, records: list[LogRecord], replies: list[Reply | Refuse], token: object | None) -> None:
+    def _write_part(self, outcome: Outcome, part: TransactionPart, replies: list[Reply | Refuse]) -> None:
+        """Records of a transaction: a batch of the producer's, after everything before it."""
+        if self._open is not None:
+            self._flush(self._open)
+        builder = BatchBuilder(
+            codec=self._codec, producer_id=part.producer_id, producer_epoch=part.producer_epoch, transactional=True
+        )
+        waiting = self._open = _Waiting(builder, part.guard)
+        now_ms = self._clock.wall_ms()
+        for record in outcome.records:
+            self.machine.replay(record.key, record.value, part.producer_id)
+            builder.append(now_ms, record.key, record.value)
+        waiting.replies += replies
+        self._note_tokens(waiting, outcome)
+        self._flush(waiting)
+
+    def _collect(self, records: list[LogRecord], replies: list[Reply | Refuse]) -> _Waiting:
         size = sum(len(r.key) + len(r.value or b"") + RECORD_OVERHEAD for r in records)
         if self._open is not None and self._open.size + size > self._log.batch_bytes_max:
             self._flush(self._open)
@@ -245,8 +287,7 @@ class Shard(Generic[M]):
             waiting.builder.append(now_ms, record.key, record.value)
         waiting.size += size
         waiting.replies += replies
-        if token is not None:
-            waiting.tokens.append(token)
+        return waiting
 
     def _flush(self, waiting: _Waiting) -> None:
         if self._open is not waiting:
@@ -256,7 +297,7 @@ class Shard(Generic[M]):
         batch = waiting.builder.build()
         waiting.builder = None
         try:
-            end = self._log.append(batch)
+            end = self._log.append(batch, waiting.guard)
         except RemoteError as error:
             self.machine.revert()
             log.warning("a coordinator could not write: %s", error, extra={"coordinator": self.name})
@@ -269,9 +310,11 @@ class Shard(Generic[M]):
         self._in_flight.append(waiting)
         self._log.when_committed(end, lambda code: self._finish(waiting, code))
         if not waiting.done:
-            waiting.timeout = self._loop.call_later(
-                self._commit_timeout_s, self._finish, waiting, ErrorCode.REQUEST_TIMED_OUT
-            )
+            waiting.timeout = self._loop.call_later(self._commit_timeout_s, self._timed_out, waiting)
+
+    def _timed_out(self, waiting: _Waiting) -> None:
+        """Whoever waits is told that it takes too long; those who come after still wait for what becomes of it."""
+        self._tell(waiting, coordinator_error(ErrorCode.REQUEST_TIMED_OUT))
 
     def _finish(self, waiting: _Waiting, code: ErrorCode) -> None:
         if waiting.done:
@@ -281,9 +324,14 @@ class Shard(Generic[M]):
             waiting.timeout.cancel()
         while self._in_flight and self._in_flight[0].done:
             self._in_flight.popleft()
-        told = coordinator_error(code)
-        _release(waiting.replies, told)
-        for token in waiting.tokens:
+        waiting.tokens += waiting.patient
+        self._tell(waiting, coordinator_error(code))
+
+    def _tell(self, waiting: _Waiting, told: ErrorCode) -> None:
+        replies, waiting.replies = waiting.replies, []
+        tokens, waiting.tokens = waiting.tokens, []
+        _release(replies, told)
+        for token in tokens:
             if self._unavailable is None:
                 self.take(self.machine.written(token, told, self._clock.wall_ms()))
 
@@ -372,13 +420,13 @@ class Shard(Generic[M]):
         self.machine.keep()
         return count
 
-    def append_marker(self, batch: bytes) -> int:
+    def append_marker(self, batch: bytes, transaction_version: int = 0) -> int:
         """Appends the end of a transaction, after what was handled before it, and takes it; the log's end after it."""
         if self._unavailable is not None:
             raise RemoteError(self._unavailable, f"{self.name} does not serve now")
         if self._open is not None:
             self._flush(self._open)
-        end = self._log.append(batch)
+        end = self._log.append(batch, NO_GUARD, transaction_version)
         marker = parse_end_marker(BatchView(batch, 0))
         assert marker is not None, "not the end of a transaction"
         self.machine.replay_marker(marker.producer_id, marker.commit)
@@ -414,7 +462,9 @@ class CoordinatorRuntime(Generic[M]):
         *,
         codec: int = 0,
         commit_timeout_ms: int = 5000,
+        carry_out: CarryOut[M] = _nothing_to_carry_out,
     ) -> None:
+        """`carry_out` does what the machines order; it must not take long, and leaves by tasks of its own."""
         self.shards: dict[int, Shard[M]] = {}
         self._loop = loop
         self._clock = clock
@@ -422,6 +472,7 @@ class CoordinatorRuntime(Generic[M]):
         self._make_machine = make_machine
         self._codec = codec
         self._commit_timeout_s = commit_timeout_ms / 1000
+        self._carry_out = carry_out
 
     def elected(self, index: int, epoch: int, held: CoordinatorLog) -> None:
         """This broker leads the partition in `epoch`: others may have written before, so it is read anew."""
@@ -439,6 +490,7 @@ class CoordinatorRuntime(Generic[M]):
             self._make_machine(),
             self._codec,
             self._commit_timeout_s,
+            self._carry_out,
         )
 
     def resigned(self, index: int, epoch: int | None = None) -> None:

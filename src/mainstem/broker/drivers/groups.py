@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from mainstem.broker.config import BrokerConfig
 from mainstem.broker.context import RequestContext
-from mainstem.broker.drivers.coordinator import CoordinatorRuntime, PartitionLog, Shard
+from mainstem.broker.drivers.coordinator import CoordinatorRuntime, PartitionLog, Shard, coordinator_error
+from mainstem.broker.drivers.verification import ProducerBatch
 from mainstem.broker.topic_creation import GROUP_OFFSETS
 from mainstem.core.controller.image import ClusterImage, ImageDelta
+from mainstem.core.coordinator.effects import Outcome
 from mainstem.core.group.config import GroupConfig
-from mainstem.core.group.effects import Outcome
 from mainstem.core.group.machine import GroupMachine
 from mainstem.core.group.offsets import CommitBy, FetchedOffset, NewOffset, WantedTopic
 from mainstem.core.group.rebalance import Caller
+from mainstem.core.log.verification import NO_GUARD
+from mainstem.protocol.batch import NO_SEQUENCE
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.java import coordinator_partition
 from mainstem.protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse
@@ -80,7 +83,7 @@ class Groups:
             self.runtime.close()
         if removed:
             for shard in self.runtime.shards.values():
-                shard.tell(lambda machine: machine.topics_deleted(removed))
+                shard.tell(lambda machine, now_ms: machine.topics_deleted(removed))
 
     def close(self) -> None:
         self.runtime.close()
@@ -88,10 +91,13 @@ class Groups:
     def _shard(self, group_id: str, empty_allowed: bool = False) -> Shard[GroupMachine]:
         if not group_id and not empty_allowed:
             raise RemoteError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+        return self.runtime.shard(self._index(group_id))
+
+    def _index(self, group_id: str) -> int:
         topic = self._broker.image.topics.get(GROUP_OFFSETS)
         if topic is None:
             raise RemoteError(ErrorCode.NOT_COORDINATOR, f"{GROUP_OFFSETS} does not exist yet")
-        return self.runtime.shard(coordinator_partition(group_id, len(topic.partitions)))
+        return coordinator_partition(group_id, len(topic.partitions))
 
     async def _ask(self, kind: type[T], group_id: str, step: Step, empty_allowed: bool = False) -> T:
         answer = await self._shard(group_id, empty_allowed).ask(step)
@@ -149,6 +155,37 @@ class Groups:
             lambda machine, ticket, now_ms: machine.commit_offsets(ticket, by, offsets, now_ms),
             empty_allowed=True,
         )
+
+    async def commit_in_transaction(
+        self,
+        transactional_id: str,
+        by: CommitBy,
+        offsets: list[NewOffset],
+        *,
+        raises_epoch: bool,
+        knows_abortable: bool,
+    ) -> list[ErrorCode]:
+        """Commits offsets as part of a transaction that the coordinator of `transactional_id` knows of."""
+        assert by.part_of is not None
+        shard = self._shard(by.group_id)
+        place = (GROUP_OFFSETS, self._index(by.group_id))
+        batch = ProducerBatch(by.part_of.producer_id, by.part_of.producer_epoch, NO_SEQUENCE)
+        admitted = await self._broker.verification.admit(
+            transactional_id, {place: batch}, raises_epoch, knows_abortable
+        )
+        error = admitted.errors.get(place)
+        if error is not None:
+            raise RemoteError(coordinator_error(error.code), error.message)
+        part = by.part_of._replace(guard=admitted.guards.get(place, NO_GUARD))
+        answer = await shard.ask(
+            lambda machine, ticket, now_ms: machine.commit_offsets(ticket, by._replace(part_of=part), offsets, now_ms)
+        )
+        assert isinstance(answer, list)
+        return answer
+
+    def write_marker(self, index: int, batch: bytes, transaction_version: int) -> int:
+        """Ends a transaction on one partition of the offsets topic; the log's end after it."""
+        return self.runtime.shard(index).append_marker(batch, transaction_version)
 
     async def fetch_offsets(
         self, group_id: str, wanted: list[WantedTopic] | None, require_stable: bool

@@ -1,8 +1,8 @@
 """Consumer groups: who is a member, which generation they agreed on, and the offsets they committed.
 
 `GroupMachine` (machine) is the coordinator of the groups in one partition of `__consumer_offsets`. It is pure: requests
-and fired timers come in, an `Outcome` (effects) goes out: records to write, replies, timers, and what to tell the
-machine once the records are committed.
+and fired timers come in, an `Outcome` (`core/coordinator/effects`) goes out: records to write, replies, timers, and
+what to tell the machine once the records are committed.
 
 Two kinds of state, kept apart:
 - `GroupStore` (store) is what survives. It changes only in `replay`, is a map from a record's key to its newest value,

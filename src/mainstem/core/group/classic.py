@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Final
 
-from mainstem.core.group.effects import Ticket
+from mainstem.core.coordinator.effects import Ticket
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.java import string_hash
 from mainstem.protocol.messages.consumer_protocol import ConsumerProtocolSubscription

@@ -14,10 +14,10 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
+from mainstem.core.coordinator.effects import ArmTimer, CancelTimer, LogRecord, Outcome, Ticket, TimerKey
 from mainstem.core.group import records
 from mainstem.core.group.classic import DEAD, EMPTY, STABLE, ClassicGroup, GroupState
 from mainstem.core.group.config import GroupConfig
-from mainstem.core.group.effects import ArmTimer, CancelTimer, LogRecord, Outcome, Ticket, TimerKey
 from mainstem.core.group.offsets import CommitBy, FetchedOffset, NewOffset, Offsets, WantedTopic
 from mainstem.core.group.rebalance import HEARTBEAT, Caller, Rebalancing
 from mainstem.core.group.store import CLASSIC, GroupStore

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from mainstem.core.coordinator.effects import ArmTimer, LogRecord, Outcome, Ticket, TransactionPart
 from mainstem.core.group import records
 from mainstem.core.group.classic import (
     COMPLETING_REBALANCE,
@@ -29,7 +30,6 @@ from mainstem.core.group.classic import (
     STABLE,
     ClassicGroup,
 )
-from mainstem.core.group.effects import ArmTimer, LogRecord, Outcome, Ticket
 from mainstem.core.group.rebalance import HEARTBEAT, GroupCreated, Rebalancing
 from mainstem.core.group.records import NO_EXPIRY
 from mainstem.core.group.store import CommittedOffset
@@ -49,6 +49,8 @@ class CommitBy(NamedTuple):
     instance_id: str | None
     api_version: int
     retention_ms: int = NO_EXPIRY
+    part_of: TransactionPart | None = None
+    """The transaction that the commit is part of: it counts when that is committed."""
 
 
 class NewOffset(NamedTuple):
@@ -83,8 +85,9 @@ class Offsets:
     def commit(self, ticket: Ticket, by: CommitBy, offsets: Iterable[NewOffset], now_ms: int) -> Outcome:
         """Answers with an ErrorCode for each offset; RemoteError when none may be committed."""
         out = Outcome()
+        out.part_of = by.part_of
         group = self._committing_group(by, out, now_ms)
-        if group is not None and group.state in (STABLE, PREPARING_REBALANCE):
+        if by.part_of is None and group is not None and group.state in (STABLE, PREPARING_REBALANCE):
             member = group.members[by.member_id]
             out.effects.append(ArmTimer((HEARTBEAT, group.group_id, member.member_id), member.session_timeout_ms))
         expire_ms = NO_EXPIRY if by.retention_ms == NO_EXPIRY else now_ms + by.retention_ms
@@ -120,12 +123,12 @@ class Offsets:
                 return None
             if by.generation >= 0:
                 found = ErrorCode.ILLEGAL_GENERATION
-                if by.api_version >= GROUP_ID_NOT_FOUND_SINCE:
+                if by.part_of is None and by.api_version >= GROUP_ID_NOT_FOUND_SINCE:
                     found = ErrorCode.GROUP_ID_NOT_FOUND
                 raise RemoteError(found, f"no group {by.group_id!r}")
             group = self.members.groups[by.group_id] = ClassicGroup(by.group_id, now_ms)
             out.token = GroupCreated(group)
-        validate_commit(group, by)
+        validate_commit(group, by, is_transactional=by.part_of is not None)
         return group
 
     def fetch(self, group_id: str, wanted: Iterable[WantedTopic] | None, require_stable: bool) -> list[FetchedOffset]:

@@ -21,6 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from mainstem.core.coordinator.effects import ArmTimer, CancelTimer, LogRecord, Outcome, Ticket, TimerKey
 from mainstem.core.group import records
 from mainstem.core.group.classic import (
     COMPLETING_REBALANCE,
@@ -34,7 +35,6 @@ from mainstem.core.group.classic import (
     Protocols,
 )
 from mainstem.core.group.config import GroupConfig
-from mainstem.core.group.effects import ArmTimer, CancelTimer, LogRecord, Outcome, Ticket, TimerKey
 from mainstem.core.group.store import SHARE, GroupStore
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.messages.group_records import GroupMetadataValue

@@ -6,7 +6,7 @@ import struct
 from struct import Struct
 from typing import Final
 
-from mainstem.core.group.effects import LogRecord
+from mainstem.core.coordinator.effects import LogRecord
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.messages.group_records import (
     GroupMetadataKey,

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeVar
 
-from mainstem.core.group.effects import UnknownRecordError
+from mainstem.core.coordinator.effects import UnknownRecordError
 from mainstem.core.group.records import read_offset_key, read_offset_value
 from mainstem.protocol.messages.group_records import (
     GroupMetadataKey,

@@ -24,6 +24,7 @@ from mainstem.protocol.errors import ErrorCode, RemoteError
 
 BATCHES_MAX: Final = 5
 NO_EPOCH: Final = -1
+EPOCH_MAX: Final = 0x7FFF
 NO_OFFSET: Final = -1
 SEQUENCE_MASK: Final = 0x7FFFFFFF
 
@@ -221,7 +222,8 @@ class ProducerStates:
         """Raises RemoteError where a marker may not be appended.
 
         Under transaction version 2 a marker's epoch is one higher than its transaction's (KIP-890); an equal one is
-        a late marker, unless no transaction is open, when it is a retry and is written again (KAFKA-19999).
+        a late marker, unless no transaction is open, when it is a retry and is written again (KAFKA-19999). There is
+        nothing higher than the highest epoch (KAFKA-20090).
         """
         if origin == Origin.REPLICATION:
             return
@@ -230,7 +232,7 @@ class ProducerStates:
             return
         stale: bool = epoch < producer.epoch
         if transaction_version >= 2 and epoch == producer.epoch:
-            stale = producer.txn_first_offset >= 0
+            stale = producer.txn_first_offset >= 0 and epoch != EPOCH_MAX
         if stale:
             raise RemoteError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,

@@ -9,6 +9,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -27,6 +28,7 @@ import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.clients.admin.TopicDescription;
+import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
@@ -78,6 +80,10 @@ public final class Driver {
         switch (r.get("op").asText()) {
             case "produce": return produce(r);
             case "fetch": return fetch(r);
+            case "txn_init": initTransactions(r); return null;
+            case "txn_send": sendInTransaction(r); return null;
+            case "txn_offset": sendOffset(r); return null;
+            case "txn_end": endTransaction(r); return null;
             case "join": members.put(text(r, "member"), new Member(r)); return null;
             case "state": return members.get(text(r, "member")).state();
             case "commit": members.get(text(r, "member")).commit(); return null;
@@ -126,6 +132,57 @@ public final class Driver {
         return answer;
     }
 
+    private final Map<String, KafkaProducer<String, String>> producers = new HashMap<>();
+    private final Set<String> begun = new HashSet<>();
+
+    private void initTransactions(JsonNode r) {
+        Properties p = new Properties();
+        p.put("bootstrap.servers", bootstrap);
+        p.put("transactional.id", text(r, "id"));
+        p.put("delivery.timeout.ms", "20000");
+        p.put("request.timeout.ms", "10000");
+        KafkaProducer<String, String> producer = new KafkaProducer<>(p, new StringSerializer(), new StringSerializer());
+        producer.initTransactions();
+        producers.put(text(r, "producer"), producer);
+    }
+
+    private KafkaProducer<String, String> inTransaction(JsonNode r) {
+        KafkaProducer<String, String> producer = producers.get(text(r, "producer"));
+        if (begun.add(text(r, "producer"))) {
+            producer.beginTransaction();
+        }
+        return producer;
+    }
+
+    private void sendInTransaction(JsonNode r) throws Exception {
+        KafkaProducer<String, String> producer = inTransaction(r);
+        List<Future<RecordMetadata>> sent = new ArrayList<>();
+        for (JsonNode value : r.get("values")) {
+            sent.add(producer.send(new ProducerRecord<>(
+                    text(r, "topic"), r.get("partition").asInt(), null, value.asText())));
+        }
+        producer.flush();
+        for (Future<RecordMetadata> future : sent) {
+            future.get();
+        }
+    }
+
+    private void sendOffset(JsonNode r) {
+        inTransaction(r).sendOffsetsToTransaction(
+                Map.of(new TopicPartition(text(r, "topic"), 0), new OffsetAndMetadata(r.get("offset").asLong())),
+                new ConsumerGroupMetadata(text(r, "group")));
+    }
+
+    private void endTransaction(JsonNode r) {
+        KafkaProducer<String, String> producer = producers.get(text(r, "producer"));
+        begun.remove(text(r, "producer"));
+        if (r.get("commit").asBoolean()) {
+            producer.commitTransaction();
+        } else {
+            producer.abortTransaction();
+        }
+    }
+
     private Properties consumerProperties() {
         Properties p = new Properties();
         p.put("bootstrap.servers", bootstrap);
@@ -150,8 +207,10 @@ public final class Driver {
         ArrayNode answer = JSON.createArrayNode();
         int count = r.get("count").asInt();
         TopicPartition partition = new TopicPartition(text(r, "topic"), r.get("partition").asInt());
+        Properties properties = consumerProperties();
+        properties.put("isolation.level", r.path("committed").asBoolean() ? "read_committed" : "read_uncommitted");
         try (KafkaConsumer<String, String> consumer =
-                new KafkaConsumer<>(consumerProperties(), new StringDeserializer(), new StringDeserializer())) {
+                new KafkaConsumer<>(properties, new StringDeserializer(), new StringDeserializer())) {
             consumer.assign(List.of(partition));
             if (r.hasNonNull("offset")) {
                 consumer.seek(partition, r.get("offset").asLong());

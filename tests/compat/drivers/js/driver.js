@@ -68,8 +68,49 @@ async function produce(r) {
   }
 }
 
+const producers = new Map()
+
+async function initTransactions(r) {
+  const producer = kafka.producer({
+    transactionalId: r.id,
+    idempotent: true,
+    maxInFlightRequests: 1,
+    createPartitioner: Partitioners.DefaultPartitioner,
+  })
+  await producer.connect()
+  producers.set(r.producer, { producer, open: null })
+  // kafkajs asks for its producer id with its first transaction: this one is over at once.
+  await (await producer.transaction()).abort()
+}
+
+async function inTransaction(r) {
+  const one = producers.get(r.producer)
+  if (one.open === null) one.open = await one.producer.transaction()
+  return one.open
+}
+
+async function sendInTransaction(r) {
+  const open = await inTransaction(r)
+  await open.send({ topic: r.topic, messages: r.values.map(value => ({ value, partition: r.partition })) })
+}
+
+async function sendOffset(r) {
+  const topics = [{ topic: r.topic, partitions: [{ partition: 0, offset: String(r.offset) }] }]
+  await (await inTransaction(r)).sendOffsets({ consumerGroupId: r.group, topics })
+}
+
+async function endTransaction(r) {
+  const one = producers.get(r.producer)
+  const open = one.open
+  one.open = null
+  await (r.commit ? open.commit() : open.abort())
+}
+
 async function fetch(r) {
-  const consumer = kafka.consumer({ groupId: `fetch-${process.pid}-${Date.now()}` })
+  const consumer = kafka.consumer({
+    groupId: `fetch-${process.pid}-${Date.now()}`,
+    readUncommitted: !r.committed,
+  })
   let offset = r.offset
   if (r.timestamp !== null && r.timestamp !== undefined) {
     const found = await (await administrator()).fetchTopicOffsetsByTimestamp(r.topic, r.timestamp)
@@ -143,6 +184,10 @@ async function administrator() {
 const HANDLERS = {
   produce,
   fetch,
+  txn_init: initTransactions,
+  txn_send: sendInTransaction,
+  txn_offset: sendOffset,
+  txn_end: endTransaction,
   join: async r => {
     const member = new Member()
     members.set(r.member, member)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import struct
 
+from mainstem.core.coordinator.effects import ArmTimer, CancelTimer, LogRecord, Outcome, Refuse, Reply, TimerKey
 from mainstem.core.group.classic import EMPTY, PREPARING_REBALANCE, STABLE, TRANSITIONS, ClassicGroup
 from mainstem.core.group.config import GroupConfig
-from mainstem.core.group.effects import ArmTimer, CancelTimer, LogRecord, Outcome, Refuse, Reply, TimerKey
 from mainstem.core.group.machine import GroupMachine
 from mainstem.core.group.offsets import CommitBy, FetchedOffset, NewOffset, WantedTopic
 from mainstem.core.group.rebalance import Caller

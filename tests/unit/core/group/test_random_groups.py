@@ -6,8 +6,8 @@ import random
 
 import pytest
 
+from mainstem.core.coordinator.effects import LogRecord
 from mainstem.core.group.classic import EMPTY, PREPARING_REBALANCE, STABLE, ClassicGroup
-from mainstem.core.group.effects import LogRecord
 from mainstem.core.group.store import GroupStore
 from mainstem.protocol.errors import ErrorCode
 

@@ -2,7 +2,10 @@
 
 An `Outcome` is one step. Its records are written together (unless it says they need not be), its replies leave when
 those records, and all that the step could see, are committed (G8). Timers are set at once. A `token` comes back
-through `written` with the result of the write; a machine that must wait for its own record continues there.
+through `written` with the result of the write; a machine that must wait for its own record continues there. One that
+is `patient` comes back only when it is certain whether the records are committed, however long that takes.
+
+Records of a transaction (`part_of`) are written in a batch of their own, which carries the producer's id and epoch.
 
 A ticket stands for someone waiting for an answer; the machine only hands it back.
 """
@@ -61,7 +64,22 @@ class Note:
     fields: dict[str, object]
 
 
-Effect = Reply | Refuse | ArmTimer | CancelTimer | Note
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Something for the driver of this coordinator to carry out; what it is, machine and driver agree on."""
+
+    what: object
+
+
+Effect = Reply | Refuse | ArmTimer | CancelTimer | Note | Order
+
+
+class TransactionPart(NamedTuple):
+    """The transaction that records belong to, and what lets them in: see `core/log/verification`."""
+
+    producer_id: int
+    producer_epoch: int
+    guard: int
 
 
 class UnknownRecordError(Exception):
@@ -71,7 +89,7 @@ class UnknownRecordError(Exception):
 class Outcome:
     """One step of a machine."""
 
-    __slots__ = ("atomic", "effects", "records", "token")
+    __slots__ = ("atomic", "effects", "part_of", "patient", "records", "token")
 
     def __init__(self) -> None:
         self.records: list[LogRecord] = []
@@ -79,6 +97,9 @@ class Outcome:
         self.token: object | None = None
         self.atomic = True
         """Whether the records must be in one batch; false for tombstones that need nothing of one another."""
+        self.patient = False
+        """Whether `token` waits past the time-out of the write for what really became of it."""
+        self.part_of: TransactionPart | None = None
 
     def reply(self, ticket: Ticket, response: object) -> Outcome:
         self.effects.append(Reply(ticket, response))
@@ -86,6 +107,10 @@ class Outcome:
 
     def note(self, message: str, **fields: object) -> None:
         self.effects.append(Note(message, fields))
+
+    def order(self, what: object) -> Outcome:
+        self.effects.append(Order(what))
+        return self
 
 
 class CoordinatorMachine(Protocol):

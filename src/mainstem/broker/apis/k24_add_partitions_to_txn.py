@@ -1,0 +1,105 @@
+"""AddPartitionsToTxn (key 24), versions 0–5: makes partitions part of a transaction, or verifies that they are.
+
+v2 knows PRODUCER_FENCED. From v4 on partition leaders send it, for several transactions at once: v4 to verify, v5 to
+add what a client of transaction version 2 writes to (KIP-890). If one partition is not there, none is added, and the
+others are told OPERATION_NOT_ATTEMPTED.
+"""
+
+from typing import TYPE_CHECKING
+
+from mainstem.broker.context import RequestContext
+from mainstem.core.txn.machine import Client
+from mainstem.core.txn.states import TV1, TV2, Place
+from mainstem.protocol.errors import ErrorCode, RemoteError
+from mainstem.protocol.messages.k24_add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+
+if TYPE_CHECKING:
+    from mainstem.broker.app import Broker
+
+API_KEY = 24
+MIN_VERSION = 0
+MAX_VERSION = 5
+
+_KNOWS_FENCED_SINCE = 2
+_BY_BROKERS_SINCE = 4
+_TV2_SINCE = 5
+
+
+async def handle(
+    broker: "Broker", context: RequestContext, request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse:
+    version = context.api_version
+    if version >= _BY_BROKERS_SINCE:
+        return AddPartitionsToTxnResponse(
+            results_by_transaction=[
+                AddPartitionsToTxnResult(
+                    transactional_id=each.transactional_id, topic_results=await _results(broker, each, version)
+                )
+                for each in request.transactions
+            ]
+        )
+    only = AddPartitionsToTxnTransaction(
+        transactional_id=request.v3_and_below_transactional_id,
+        producer_id=request.v3_and_below_producer_id,
+        producer_epoch=request.v3_and_below_producer_epoch,
+        topics=request.v3_and_below_topics,
+    )
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await _results(broker, only, version))
+
+
+async def _results(
+    broker: "Broker", transaction: AddPartitionsToTxnTransaction, version: int
+) -> list[AddPartitionsToTxnTopicResult]:
+    places = tuple((topic.name, index) for topic in transaction.topics for index in topic.partitions)
+    codes = await _codes(broker, transaction, places, version)
+    if version < _KNOWS_FENCED_SINCE:
+        fenced, known = ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH
+        codes = [known if code is fenced else code for code in codes]
+    return _by_topic(transaction.topics, codes)
+
+
+async def _codes(
+    broker: "Broker", transaction: AddPartitionsToTxnTransaction, places: tuple[Place, ...], version: int
+) -> list[ErrorCode]:
+    if any(broker.image.partition(*place) is None for place in places):
+        return [
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if broker.image.partition(*place) is None
+            else ErrorCode.OPERATION_NOT_ATTEMPTED
+            for place in places
+        ]
+    client = Client(
+        transaction.transactional_id,
+        transaction.producer_id,
+        transaction.producer_epoch,
+        TV2 if version >= _TV2_SINCE else TV1,
+    )
+    try:
+        if transaction.verify_only:
+            return await broker.transactions.verify_partitions(client, places)
+        await broker.transactions.add_partitions(client, places)
+    except RemoteError as error:
+        return [error.code] * len(places)
+    return [ErrorCode.NONE] * len(places)
+
+
+def _by_topic(topics: list[AddPartitionsToTxnTopic], codes: list[ErrorCode]) -> list[AddPartitionsToTxnTopicResult]:
+    given = iter(codes)
+    return [
+        AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=next(given))
+                for index in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]

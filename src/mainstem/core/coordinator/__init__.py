@@ -1,0 +1,1 @@
+"""What every coordinator has in common, whatever it coordinates."""

@@ -1,0 +1,430 @@
+"""Transactions through a whole node, over the wire, by clients of both transaction versions."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from mainstem.broker.app import Broker
+from mainstem.protocol.errors import ErrorCode, RemoteError
+from mainstem.protocol.messages.k00_produce import ProduceResponse
+from mainstem.protocol.messages.k02_list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from mainstem.protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+from mainstem.protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from mainstem.protocol.messages.k27_write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from mainstem.protocol.messages.k66_list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from mainstem.protocol.primitives import ZERO_UUID
+from tests.support.raw import Peer, connect, run_with_node, start_node
+from tests.support.transactions import TxnClient, committed_offset, find_group, read_committed
+
+both_versions = pytest.mark.parametrize("tv2", [False, True], ids=["tv1", "tv2"])
+
+Scenario = Callable[[Broker, Peer], Awaitable[None]]
+
+
+async def latest(peer: Peer, topic: str, isolation: int) -> int:
+    wanted = [ListOffsetsPartition(partition_index=0, timestamp=-1)]
+    request = ListOffsetsRequest(
+        replica_id=-1, isolation_level=isolation, topics=[ListOffsetsTopic(name=topic, partitions=wanted)]
+    )
+    return (await peer.ask(request, 7, ListOffsetsResponse)).topics[0].partitions[0].offset
+
+
+@both_versions
+def test_a_transaction_is_seen_when_it_is_committed_and_not_before(tmp_path: Path, tv2: bool) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("t")
+        client = TxnClient(peer, "id", tv2)
+        await client.begin()
+        await client.write("t", b"a", b"b")
+        await client.write("t", b"c")
+        assert await read_committed(peer, "t") == []
+        assert (await latest(peer, "t", 0), await latest(peer, "t", 1)) == (3, 0)
+        assert await client.end_and_wait() is ErrorCode.NONE
+        assert await read_committed(peer, "t") == [b"a", b"b", b"c"]
+        assert (await latest(peer, "t", 0), await latest(peer, "t", 1)) == (4, 4)
+        await client.write("t", b"d")
+        assert await client.end_and_wait(commit=False) is ErrorCode.NONE
+        assert await read_committed(peer, "t") == [b"a", b"b", b"c"]
+        await client.write("t", b"e")
+        await client.end_and_wait()
+        assert await read_committed(peer, "t") == [b"a", b"b", b"c", b"e"]
+
+    run_with_node(tmp_path, scenario)
+
+
+@both_versions
+def test_ends_are_told_again_as_the_first_time(tmp_path: Path, tv2: bool) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("t")
+        client = TxnClient(peer, "id", tv2)
+        await client.begin()
+        await client.write("t", b"a")
+        before = client.copy()
+        assert await client.end_and_wait() is ErrorCode.NONE
+        assert await before.copy().end() is ErrorCode.NONE
+        assert await before.copy().end(commit=False) is ErrorCode.INVALID_TXN_STATE
+        if tv2:
+            assert client.epoch == before.epoch + 1
+            assert await client.copy().end() is ErrorCode.INVALID_TXN_STATE
+
+    run_with_node(tmp_path, scenario)
+
+
+@both_versions
+def test_offsets_of_a_transaction_count_when_it_is_committed(tmp_path: Path, tv2: bool) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("t")
+        await find_group(peer, "g")
+        client = TxnClient(peer, "id", tv2)
+        await client.begin()
+        assert await client.commit_offset("g", "t", 5) is ErrorCode.NONE
+        assert await committed_offset(peer, "g", "t") == -1
+        assert await committed_offset(peer, "g", "t", require_stable=True) is ErrorCode.UNSTABLE_OFFSET_COMMIT
+        await client.end_and_wait()
+        assert await committed_offset(peer, "g", "t", require_stable=True) == 5
+        assert await client.commit_offset("g", "t", 9) is ErrorCode.NONE
+        await client.end_and_wait(commit=False)
+        assert await committed_offset(peer, "g", "t", require_stable=True) == 5
+
+    run_with_node(tmp_path, scenario)
+
+
+def test_offsets_that_were_not_added_are_refused(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("t")
+        await find_group(peer, "g")
+        client = TxnClient(peer, "id", tv2=False)
+        await client.begin()
+        assert await client.send_offset("g", "t", 5) is ErrorCode.TRANSACTION_ABORTABLE
+        late = client.copy()
+        await client.init()
+        assert await late.send_offset("g", "t", 5) is ErrorCode.INVALID_PRODUCER_EPOCH
+
+    run_with_node(tmp_path, scenario)
+
+
+def test_a_batch_that_was_not_added_is_refused(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("t")
+        client = TxnClient(peer, "id", tv2=False)
+        await client.begin()
+        assert await client.copy().send("t", b"a") is ErrorCode.TRANSACTION_ABORTABLE
+        old = client.copy()
+        answer = await peer.ask(old.produce_request("t", b"a"), 9, ProduceResponse)
+        assert answer.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_TXN_STATE
+        assert await latest(peer, "t", 0) == 0
+
+    run_with_node(tmp_path, scenario)
+
+
+@both_versions
+def test_a_late_batch_cannot_begin_a_transaction_that_nobody_ends(tmp_path: Path, tv2: bool) -> None:
+    """KAFKA-14884 and its like: the last stable offset would stay where it is for good."""
+
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("t")
+        client = TxnClient(peer, "id", tv2)
+        await client.begin()
+        await client.write("t", b"a")
+        late = client.copy()
+        await client.end_and_wait(commit=False)
+        refused = ErrorCode.INVALID_PRODUCER_EPOCH if tv2 else ErrorCode.TRANSACTION_ABORTABLE
+        assert await late.send("t", b"late") is refused
+        assert await latest(peer, "t", 0) == await latest(peer, "t", 1) == 2
+
+    run_with_node(tmp_path, scenario)
+
+
+def test_a_late_end_of_version_two_does_not_end_the_next_transaction(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("t")
+        client = TxnClient(peer, "id")
+        await client.begin()
+        await client.write("t", b"a")
+        late = client.copy()
+        await client.end_and_wait()
+        await client.write("t", b"b")
+        assert await late.copy().end() is ErrorCode.PRODUCER_FENCED
+        assert await late.copy().end(commit=False) is ErrorCode.PRODUCER_FENCED
+        assert await read_committed(peer, "t") == [b"a"]
+        assert await client.settled() == "Ongoing"
+
+    run_with_node(tmp_path, scenario)
+
+
+@both_versions
+def test_a_new_producer_fences_the_old_one_and_aborts_its_transaction(tmp_path: Path, tv2: bool) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("t")
+        old = TxnClient(peer, "id", tv2)
+        await old.begin()
+        await old.write("t", b"zombie")
+        new = TxnClient(peer, "id", tv2)
+        await new.begin()
+        assert (new.producer_id, new.epoch) == (old.producer_id, old.epoch + 2)
+        assert await old.send("t", b"again") is ErrorCode.INVALID_PRODUCER_EPOCH
+        assert await old.end() is ErrorCode.PRODUCER_FENCED
+        await new.write("t", b"new")
+        await new.end_and_wait()
+        assert await read_committed(peer, "t") == [b"new"]
+
+    run_with_node(tmp_path, scenario)
+
+
+@both_versions
+def test_a_transaction_whose_time_is_up_is_aborted(tmp_path: Path, tv2: bool) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("t")
+        client = TxnClient(peer, "id", tv2)
+        await client.find()
+        assert (await client.init(timeout_ms=50)).error_code == 0
+        await client.write("t", b"late")
+        while await latest(peer, "t", 1) < 2:
+            await asyncio.sleep(0.01)
+        assert await client.send("t", b"later") is ErrorCode.INVALID_PRODUCER_EPOCH
+        assert await read_committed(peer, "t") == []
+
+    run_with_node(tmp_path, scenario, transaction_abort_timed_out_transaction_cleanup_interval_ms="20")
+
+
+def test_a_transaction_completes_when_one_of_its_topics_is_gone(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        for topic in ("gone", "stays"):
+            await peer.ensure_topic(topic)
+        client = TxnClient(peer, "id")
+        await client.begin()
+        await client.write("gone", b"a")
+        await client.write("stays", b"b")
+        delete = DeleteTopicsRequest(topics=[DeleteTopicState(name="gone", topic_id=ZERO_UUID)], timeout_ms=5000)
+        assert (await peer.ask(delete, 6, DeleteTopicsResponse)).responses[0].error_code == 0
+        assert await client.end_and_wait() is ErrorCode.NONE
+        assert await client.settled() == "CompleteCommit"
+        assert await read_committed(peer, "stays") == [b"b"]
+
+    run_with_node(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+@both_versions
+def test_a_decided_transaction_is_completed_by_the_next_start(tmp_path: Path, tv2: bool, commit: bool) -> None:
+    """Markers that cannot be written are written when the node is back; open transactions stay open."""
+
+    async def run() -> None:
+        node = await start_node(tmp_path)
+        peer = await connect(node)
+        await peer.ensure_topic("t")
+        open_one, decided = TxnClient(peer, "open", tv2), TxnClient(peer, "decided", tv2)
+        for client in (decided, open_one):
+            await client.begin()
+        await decided.write("t", b"decided")
+        await open_one.write("t", b"open")
+
+        async def lost(*_: object) -> object:
+            raise RemoteError(ErrorCode.NETWORK_EXCEPTION, "lost")
+
+        node.peers._carry = lost  # type: ignore[assignment]
+        assert await decided.end(commit) is ErrorCode.NONE
+        assert (await decided.describe()).transaction_state == ("PrepareCommit" if commit else "PrepareAbort")
+        assert await decided.copy().end(commit) is ErrorCode.CONCURRENT_TRANSACTIONS
+        peer.close()
+        await node.stop()
+
+        node = await start_node(tmp_path)
+        decided.peer = open_one.peer = peer = await connect(node)
+        assert await decided.settled() == ("CompleteCommit" if commit else "CompleteAbort")
+        assert await latest(peer, "t", 1) == 1
+        assert await open_one.send("t", b"more") is ErrorCode.NONE
+        assert await open_one.end_and_wait() is ErrorCode.NONE
+        assert await read_committed(peer, "t") == [b"decided"] * commit + [b"open", b"more"]
+        peer.close()
+        await node.stop()
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+def test_a_long_poll_across_an_abort_has_the_aborted_list(tmp_path: Path) -> None:
+    """KAFKA-5376."""
+
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("t")
+        client = TxnClient(peer, "id")
+        await client.begin()
+        await client.write("t", b"x")
+        reader = await connect(node)
+        polling = asyncio.ensure_future(reader.fetch("t", 0, isolation_level=1, max_wait_ms=10_000))
+        await asyncio.sleep(0.05)
+        assert not polling.done()
+        await client.end(commit=False)
+        found = await polling
+        assert [(one.producer_id, one.first_offset) for one in found.aborted_transactions or []] == [
+            (client.producer_id, 0)
+        ]
+        reader.close()
+
+    run_with_node(tmp_path, scenario)
+
+
+def test_aborted_transactions_are_listed_by_first_offset_also_after_a_restart_and_a_roll(tmp_path: Path) -> None:
+    async def run() -> None:
+        node = await start_node(tmp_path)
+        peer = await connect(node)
+        await peer.ensure_topic("t")
+        clients = [TxnClient(peer, f"id{n}") for n in range(4)]
+        for client in clients:
+            await client.begin()
+            await client.write("t", b"v%d" % clients.index(client))
+        for client in (clients[2], clients[0]):
+            await client.end_and_wait(commit=False)
+        node.partitions.find("t", 0).log.roll(node.clock.wall_ms())
+        await clients[3].end_and_wait(commit=True)
+        await clients[1].end_and_wait(commit=False)
+        for _ in range(2):
+            found = await peer.fetch("t", 0, isolation_level=1)
+            listed = [(one.first_offset, one.producer_id) for one in found.aborted_transactions or []]
+            assert listed == [(n, clients[n].producer_id) for n in (0, 1, 2)]
+            assert await read_committed(peer, "t") == [b"v3"]
+            peer.close()
+            await node.stop()
+            node = await start_node(tmp_path)
+            peer = await connect(node)
+        peer.close()
+        await node.stop()
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+def test_requests_behind_the_first_of_a_transaction_keep_their_order(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("t")
+        client = TxnClient(peer, "id")
+        await client.begin()
+        for _ in range(3):
+            for value in (b"1", b"2", b"3", b"4", b"5"):
+                peer.send(client.produce_request("t", value), 12)
+            for _ in range(5):
+                answer = await peer.receive(ProduceResponse, 12)
+                assert answer.responses[0].partition_responses[0].error_code == 0
+            await client.end()
+        await client.settled()
+        assert await read_committed(peer, "t") == [b"1", b"2", b"3", b"4", b"5"] * 3
+
+    run_with_node(tmp_path, scenario)
+
+
+def test_transactions_are_listed_and_filtered(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("t")
+        open_one, idle = TxnClient(peer, "sink.open"), TxnClient(peer, "idle")
+        for client in (open_one, idle):
+            await client.begin()
+        await open_one.write("t", b"x")
+
+        async def listed(version: int = 2, **filters: object) -> list[str]:
+            request = ListTransactionsRequest(**{"state_filters": [], "producer_id_filters": [], **filters})  # type: ignore[arg-type]
+            answer = await peer.ask(request, version, ListTransactionsResponse)
+            assert answer.error_code == 0
+            return sorted(f"{one.transactional_id} {one.transaction_state}" for one in answer.transaction_states)
+
+        assert await listed() == ["idle Empty", "sink.open Ongoing"]
+        assert await listed(state_filters=["Ongoing"]) == ["sink.open Ongoing"]
+        assert await listed(producer_id_filters=[idle.producer_id]) == ["idle Empty"]
+        assert await listed(transactional_id_pattern="sink\\..*") == ["sink.open Ongoing"]
+        assert await listed(duration_filter=600_000, state_filters=["Ongoing"]) == []
+        odd = await peer.ask(
+            ListTransactionsRequest(state_filters=["Odd", "Dead"], producer_id_filters=[]), 2, ListTransactionsResponse
+        )
+        assert (odd.unknown_state_filters, odd.transaction_states) == (["Odd"], [])
+        bad = await peer.ask(
+            ListTransactionsRequest(state_filters=[], producer_id_filters=[], transactional_id_pattern="("),
+            2,
+            ListTransactionsResponse,
+        )
+        assert bad.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+        described = await open_one.describe()
+        assert [(one.topic, one.partitions) for one in described.topics] == [("t", [0])]
+        missing = TxnClient(peer, "missing")
+        assert (await missing.describe()).error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+
+    run_with_node(tmp_path, scenario)
+
+
+def test_an_administrator_can_end_what_hangs(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("t")
+        client = TxnClient(peer, "id")
+        await client.begin()
+        await client.write("t", b"x")
+        marker = WritableTxnMarker(
+            producer_id=client.producer_id,
+            producer_epoch=client.epoch,
+            transaction_result=False,
+            topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[0, 7])],
+            coordinator_epoch=0,
+        )
+        answer = await peer.ask(WriteTxnMarkersRequest(markers=[marker]), 1, WriteTxnMarkersResponse)
+        codes = [one.error_code for one in answer.markers[0].topics[0].partitions]
+        assert codes == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        assert await latest(peer, "t", 1) == 2
+
+    run_with_node(tmp_path, scenario)
+
+
+def test_two_phase_commit_is_offered_where_it_is_enabled(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("t")
+        versions = await peer.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
+        assert next(key.max_version for key in versions.api_keys if key.api_key == 22) == 6
+        client = TxnClient(peer, "id")
+        await client.find()
+        assert (await client.init(enable2_pc=True)).error_code == 0
+        await client.write("t", b"prepared")
+        back = TxnClient(peer, "id")
+        answer = await back.init(enable2_pc=True, keep_prepared_txn=True)
+        assert (answer.ongoing_txn_producer_id, answer.ongoing_txn_producer_epoch) == (client.producer_id, client.epoch)
+        assert (await client.describe()).transaction_timeout_ms == 2**31 - 1
+        assert await client.end() is ErrorCode.PRODUCER_FENCED
+        assert await back.end_and_wait() is ErrorCode.NONE
+        assert await read_committed(peer, "t") == [b"prepared"]
+        await back.write("t", b"next")
+        await back.end_and_wait()
+        assert await read_committed(peer, "t") == [b"prepared", b"next"]
+
+    run_with_node(tmp_path, scenario, transaction_two_phase_commit_enable="true")
+
+
+def test_two_phase_commit_is_not_offered_otherwise(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        versions = await peer.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
+        assert next(key.max_version for key in versions.api_keys if key.api_key == 22) == 5
+        features = await peer.ask(
+            ApiVersionsRequest(client_software_name="t", client_software_version="1"), 4, ApiVersionsResponse
+        )
+        assert {f.name: f.max_version_level for f in features.finalized_features}["transaction.version"] == 2
+
+    run_with_node(tmp_path, scenario)
+
+
+def test_a_producer_without_a_transactional_id_may_not_send_batches_of_one(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("t")
+        client = TxnClient(peer, "id")
+        await client.begin()
+        request = client.produce_request("t", b"x")
+        request.transactional_id = None
+        answer = await peer.ask(request, 12, ProduceResponse)
+        code = answer.responses[0].partition_responses[0].error_code
+        assert code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+    run_with_node(tmp_path, scenario)
