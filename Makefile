@@ -9,7 +9,7 @@ INTERPRETED := MAINSTEM_EXPECT=interpreted PYTHONPATH=src $(BIN)/python
 COMPILED := MAINSTEM_EXPECT=compiled PYTHONPATH=build/compiled $(BIN)/python
 
 .PHONY: help run test lint types test-interpreted test-compiled test-crash test-protocol test-compat test-kgo \
-	test-differential test-sim test-mutations compiled bench test-spark clean
+	test-differential test-sim test-mutations compiled bench test-spark demo clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -107,6 +107,10 @@ build/spark-%/.ready: pyproject.toml
 	@$(PYTHON) -m venv build/spark-$*
 	@MAINSTEM_COMPILE=0 build/spark-$*/bin/pip install -q -e '.[dev]' 'pyspark==$*'
 	@touch $@
+
+## make demo              a broker, a shop's orders, pipelines on Spark, a plot and an audit, in two minutes
+demo: build/compiled/.ready
+	@PYTHONPATH=build/compiled $(BIN)/python -m mainstem.spark.demo
 
 ## make clean             remove what was built
 clean:
