@@ -23,18 +23,10 @@ def event(number: int, day: int = 1) -> bytes:
     return json.dumps({"id": number, "at": f"2026-01-{day:02}T10:00:00Z", "amount": number / 2}).encode()
 
 
-def quietly(work: Any, *arguments: Any, **options: Any) -> Any:
-    """A pipeline's `run`, tried again where the busy machine kept Spark from reaching its own Python process."""
+def quietly(work: Any, *arguments: Any) -> Any:
     from mainstem.spark.pipelines.progress import Watcher
-    from tests.spark.queries import NOT_CONNECTED, TRIES
 
-    for left in reversed(range(TRIES)):
-        try:
-            return work(*arguments, **options, watcher=Watcher(quiet=True))
-        except Exception as error:
-            if NOT_CONNECTED not in str(error) or not left:
-                raise
-    return None
+    return work(*arguments, watcher=Watcher(quiet=True))
 
 
 def test_a_lake_has_every_record_once_by_the_day_it_happened(
