@@ -34,7 +34,6 @@ if TYPE_CHECKING:
         RecordMetadata,
         ResourceType,
         SendFuture,
-        SomeFailedError,
         TopicPartition,
         read_topic,
     )
@@ -66,7 +65,6 @@ __all__ = [
     "RecordMetadata",
     "ResourceType",
     "SendFuture",
-    "SomeFailedError",
     "TopicPartition",
     "__version__",
     "read_topic",

@@ -1,13 +1,9 @@
-"""Brokers for the suite of the consumer: ours, Kafka 4.3 and Kafka 3.9, each started once, whichever are asked for.
-
-MAINSTEM_CLIENT_TARGETS names them ("mainstem" unless told otherwise); `make test-client` asks for all three.
-"""
+"""What tests of the consumer do to a broker, and ways to read until something is so."""
 
 import asyncio
-import os
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -28,11 +24,8 @@ from mainstem.protocol.messages.k37_create_partitions import (
     CreatePartitionsTopic,
 )
 from tests.support.client_load import Writer
-from tests.support.kafka import Kafka, KafkaNode, missing
-from tests.support.node import Node
+from tests.support.targets import Target as BareTarget
 
-VERSIONS = {"kafka43": "4.3.1", "kafka39": "3.9.2"}
-TARGETS = os.environ.get("MAINSTEM_CLIENT_TARGETS", "mainstem").split(",")
 WAIT_S = 30.0
 
 
@@ -141,18 +134,7 @@ def have_all(consumers: Sequence[Consumer], topic: str, partitions: int) -> bool
     )
 
 
-@pytest.fixture(scope="session", params=TARGETS)
-def target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    name: str = request.param
-    home = tmp_path_factory.mktemp(name)
-    if name == "mainstem":
-        with Node(home) as node:
-            yield Target(name, node.bootstrap)
-        return
-    reason = missing()
-    if reason is not None:
-        pytest.skip(reason)
-    kafka = Kafka(version=VERSIONS[name])
-    kafka.fetch()
-    with KafkaNode(kafka, home) as kafka_node:
-        yield Target(name, kafka_node.bootstrap)
+@pytest.fixture
+def target(target: BareTarget) -> Target:
+    """The broker under test, with what these tests do to it."""
+    return Target(target.name, target.bootstrap)

@@ -1,321 +1,221 @@
-"""The admin against a running broker, ours and Apache Kafka: every question, and what a mistake is answered."""
+"""The admin, against every target."""
 
 import asyncio
-import pickle
-from collections.abc import Awaitable, Callable
-from itertools import count
-from typing import Any
+from collections.abc import Iterator
+from uuid import uuid4
 
 import pytest
 
 from mainstem.client.admin import AsyncAdmin
-from mainstem.client.admin_base import SomeFailedError
-from mainstem.client.admin_configs import ConfigChange, ConfigOperation, ConfigResource, ConfigSource, ResourceType
-from mainstem.client.admin_records import ALL_RECORDS, OffsetSpec
-from mainstem.client.admin_topics import NewTopic
+from mainstem.client.admin_types import (
+    ConfigChange,
+    ConfigOperation,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
 from mainstem.client.errors import (
     GroupIdNotFoundError,
-    IllegalStateError,
     InvalidConfigurationError,
     InvalidPartitionsError,
-    InvalidTopicError,
     KafkaError,
-    KafkaTimeoutError,
-    OffsetOutOfRangeError,
     TopicExistsError,
     UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
 )
 from mainstem.client.sync_admin import Admin
+from mainstem.client.sync_producer import Producer
 from mainstem.client.types import OffsetAndMetadata, TopicPartition
-from tests.client.writing import append
-
-Story = Callable[[AsyncAdmin], Awaitable[None]]
-_names = count()
-
-
-def fresh(prefix: str) -> str:
-    """A name that no other test of the session uses."""
-    return f"{prefix}-{next(_names)}"
+from tests.support.reading import eventually, read_values
+from tests.support.targets import Target
 
 
 @pytest.fixture
-def act(bootstrap: str) -> Callable[[Story], None]:
-    def run(story: Story) -> None:
-        async def whole() -> None:
-            async with AsyncAdmin(bootstrap_servers=bootstrap, default_api_timeout_ms=20_000) as admin:
-                await asyncio.wait_for(story(admin), 40)
-
-        asyncio.run(whole())
-
-    return run
+def admin(target: Target) -> Iterator[Admin]:
+    with Admin(bootstrap_servers=target.bootstrap) as made:
+        yield made
 
 
-Act = Callable[[Story], None]
+@pytest.fixture
+def topic(admin: Admin) -> str:
+    name = f"kept-{uuid4().hex[:10]}"
+    admin.create_topics([NewTopic(name, 2, 1)])
+    eventually(lambda: name in admin.list_topics(), True)
+    return name
 
 
-async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Waits for it: brokers of Kafka follow what the controller has decided a moment later."""
-    while not await holds():
-        await asyncio.sleep(0.02)
-
-
-async def has_partitions(admin: AsyncAdmin, name: str, number: int) -> bool:
-    return len((await admin.describe_topics([name]))[name].partitions) == number
-
-
-async def is_there(admin: AsyncAdmin, name: str) -> bool:
-    return not await is_gone(admin, name)
-
-
-async def is_gone(admin: AsyncAdmin, name: str) -> bool:
-    return name not in [each.name for each in await admin.list_topics()]
-
-
-async def create(admin: AsyncAdmin, topic: NewTopic) -> None:
-    """Creates a topic and waits until every partition has a leader."""
-    await admin.create_topics([topic])
-
-    async def is_led() -> bool:
-        found = (await admin.describe_topics()).get(topic.name)
-        return found is not None and all(each.leader >= 0 for each in found.partitions)
-
-    await until(is_led)
-
-
-def test_a_topic_is_created_described_grown_and_deleted(act: Act) -> None:
-    name = fresh("orders")
-
-    async def story(admin: AsyncAdmin) -> None:
-        made = await admin.create_topics([NewTopic(name, 3, 1, {"cleanup.policy": "compact"})])
-        await until(lambda: is_there(admin, name))
-        assert (made[name].num_partitions, made[name].replication_factor) == (3, 1)
-        assert made[name].configs["cleanup.policy"] == "compact"
-        described = (await admin.describe_topics([name]))[name]
-        assert described.topic_id == made[name].topic_id
-        assert [each.partition for each in described.partitions] == [0, 1, 2]
-        assert all(each.leader == 1 and each.isr == (1,) for each in described.partitions)
-        await admin.create_partitions({name: 5})
-        await until(lambda: has_partitions(admin, name, 5))
-        assert name in [each.name for each in await admin.list_topics()]
-        assert name in await admin.describe_topics()
-        await admin.delete_topics([name])
-        await until(lambda: is_gone(admin, name))
-
-    act(story)
-
-
-def test_a_topic_that_exists_or_cannot_be_is_an_error_of_its_own_class(act: Act) -> None:
-    name = fresh("orders")
-
-    async def story(admin: AsyncAdmin) -> None:
-        await create(admin, NewTopic(name, 1))
-        with pytest.raises(TopicExistsError) as caught:
-            await admin.create_topics([NewTopic(name, 1)])
-        assert caught.value.topic == name
-        with pytest.raises(InvalidTopicError):
-            await admin.create_topics([NewTopic("what is this", 1)])
-        with pytest.raises(InvalidConfigurationError):
-            await admin.create_topics([NewTopic(fresh("x"), 1, configs={"cleanup.policy": "burn"})])
-        with pytest.raises(InvalidPartitionsError):
-            await admin.create_partitions({name: 1})
-        with pytest.raises(UnknownTopicOrPartitionError):
-            await admin.describe_topics([fresh("nothing")])
-        with pytest.raises(UnknownTopicOrPartitionError):
-            await admin.delete_topics([fresh("nothing")])
-
-    act(story)
-
-
-def test_of_several_things_those_that_can_be_done_are_done(act: Act) -> None:
-    old, new = fresh("old"), fresh("new")
-
-    async def story(admin: AsyncAdmin) -> None:
-        await create(admin, NewTopic(old, 1))
-        with pytest.raises(SomeFailedError) as caught:
-            await admin.create_topics([NewTopic(old, 1), NewTopic(new, 1)])
-        assert list(caught.value.errors) == [old]
-        assert isinstance(caught.value.errors[old], TopicExistsError)
-        assert list(caught.value.done) == [new]
-        caught_in_group = False
-        try:
-            await admin.create_topics([NewTopic(old, 1), NewTopic(new, 1)])
-        except* TopicExistsError as group:
-            caught_in_group = len(group.exceptions) == 2
-        assert caught_in_group
-        assert "1 of 2 failed: TOPIC_ALREADY_EXISTS" in str(caught.value)
-        assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
-
-    act(story)
-
-
-def test_nothing_is_created_when_it_is_only_validated(act: Act) -> None:
-    name = fresh("orders")
-
-    async def story(admin: AsyncAdmin) -> None:
-        await admin.create_topics([NewTopic(name, 2)], validate_only=True)
-        with pytest.raises(UnknownTopicOrPartitionError):
-            await admin.describe_topics([name])
-
-    act(story)
-
-
-def test_configs_say_their_value_and_source_and_are_changed_one_by_one(act: Act) -> None:
-    name = fresh("orders")
-    resource = ConfigResource(ResourceType.TOPIC, name)
-
-    async def story(admin: AsyncAdmin) -> None:
-        await create(admin, NewTopic(name, 1, configs={"retention.ms": "1000"}))
-        changes = [
-            ConfigChange("max.message.bytes", "2000"),
-            ConfigChange("retention.ms", None, ConfigOperation.DELETE),
-        ]
-        await admin.alter_configs({resource: changes})
-        found = (await admin.describe_configs([resource], include_synonyms=True))[resource]
-        assert found["max.message.bytes"].value == "2000"
-        assert found["max.message.bytes"].source == ConfigSource.DYNAMIC_TOPIC_CONFIG
-        assert found["max.message.bytes"].kind == "INT"
-        assert found["max.message.bytes"].synonyms[0].name == "max.message.bytes"
-        assert found["retention.ms"].is_default
-        one = (await admin.describe_configs([resource], ["retention.ms"]))[resource]
-        assert list(one) == ["retention.ms"]
-        with pytest.raises(InvalidConfigurationError):
-            await admin.alter_configs({resource: [ConfigChange("no.such.config", "1")]})
-        broker = ConfigResource(ResourceType.BROKER, "1")
-        assert (await admin.describe_configs([broker]))[broker]["node.id"].value == "1"
-
-    act(story)
-
-
-def test_offsets_are_found_by_name_and_by_time_and_records_deleted_below_one(act: Act) -> None:
-    name = fresh("orders")
-    tp = TopicPartition(name, 0)
-
-    async def story(admin: AsyncAdmin) -> None:
-        await create(admin, NewTopic(name, 2))
-        await append(admin, tp, b"a", b"b", b"c", timestamp=1_000)
-        await append(admin, tp, b"d", timestamp=5_000)
-        assert await admin.beginning_offsets([tp]) == {tp: 0}
-        assert await admin.end_offsets([tp, TopicPartition(name, 1)]) == {tp: 4, TopicPartition(name, 1): 0}
-        assert (await admin.list_offsets({tp: 2_000}))[tp].offset == 3
-        assert (await admin.list_offsets({tp: 9_000}))[tp].offset == -1
-        assert (await admin.list_offsets({tp: OffsetSpec.MAX_TIMESTAMP}))[tp][:2] == (3, 5_000)
-        assert await admin.delete_records({tp: 2}) == {tp: 2}
-        assert await admin.beginning_offsets([tp]) == {tp: 2}
-        with pytest.raises(OffsetOutOfRangeError):
-            await admin.delete_records({tp: 99})
-        assert await admin.delete_records({tp: ALL_RECORDS}) == {tp: 4}
-        with pytest.raises(UnknownTopicOrPartitionError, match="partitions 0 to 1"):
-            await admin.end_offsets([TopicPartition(name, 7)])
-
-    act(story)
-
-
-def test_offsets_of_a_group_without_members_are_set_read_and_forgotten(act: Act) -> None:
-    name, group = fresh("orders"), fresh("readers")
-    first, second = TopicPartition(name, 0), TopicPartition(name, 1)
-
-    async def story(admin: AsyncAdmin) -> None:
-        await create(admin, NewTopic(name, 2))
-        await admin.alter_group_offsets(group, {first: 3, second: OffsetAndMetadata(4, "note")})
-        found = await admin.list_group_offsets(group)
-        assert {tp: (each.offset, each.metadata) for tp, each in found.items()} == {first: (3, ""), second: (4, "note")}
-        assert list(await admin.list_group_offsets(group, [second])) == [second]
-        listed = {each.group_id: each for each in await admin.list_groups()}[group]
-        assert (listed.state, listed.kind) == ("Empty", "classic")
-        assert group not in [each.group_id for each in await admin.list_groups(states=["Stable"])]
-        described = (await admin.describe_groups([group]))[group]
-        assert (described.state, described.members, described.coordinator) == ("Empty", (), 1)
-        await admin.delete_group_offsets(group, [first])
-        assert list(await admin.list_group_offsets(group)) == [second]
-        await admin.delete_groups([group])
-        with pytest.raises(GroupIdNotFoundError):
-            await admin.describe_groups([group])
-        with pytest.raises(GroupIdNotFoundError):
-            await admin.delete_groups([group])
-
-    act(story)
-
-
-def test_the_cluster_its_directories_and_its_quorum_are_described(act: Act) -> None:
-    name = fresh("orders")
-
-    async def story(admin: AsyncAdmin) -> None:
-        await create(admin, NewTopic(name, 1))
-        await append(admin, TopicPartition(name, 0), b"a" * 100)
-        cluster = await admin.describe_cluster()
-        assert [each.node_id for each in cluster.brokers] == [1]
-        assert cluster.cluster_id
-        (folders,) = (await admin.describe_log_dirs()).values()
-        (folder,) = folders.values()
-        assert folder.error is None
-        assert folder.replicas[TopicPartition(name, 0)].size_bytes > 100
-        assert folder.total_bytes > folder.usable_bytes > 0
-        quorum = await admin.describe_quorum()
-        assert quorum.leader_id == 1
-        assert [each.node_id for each in quorum.voters] == [1]
-        assert (await admin.broker_versions(1)).apis[0][1] >= 12
-        assert await admin.list_partition_reassignments() == {}
-        elected = await admin.elect_leaders([TopicPartition(name, 0)])
-        assert str(elected[TopicPartition(name, 0)]).startswith("ELECTION_NOT_NEEDED")
-
-    act(story)
-
-
-def test_idempotent_producers_of_a_partition_are_described(act: Act) -> None:
-    name = fresh("orders")
-    tp = TopicPartition(name, 0)
-
-    async def story(admin: AsyncAdmin) -> None:
-        await create(admin, NewTopic(name, 1))
-        await append(admin, tp, b"a", b"b", producer_id=4711, producer_epoch=2, base_sequence=0)
-        (state,) = (await admin.describe_producers([tp]))[tp]
-        assert (state.producer_id, state.producer_epoch, state.last_sequence) == (4711, 2, 1)
-        assert state.transaction_start == -1
-
-    act(story)
-
-
-def test_an_admin_that_finds_no_broker_says_so_when_its_time_is_up() -> None:
-    async def whole() -> None:
-        options: dict[str, Any] = {"default_api_timeout_ms": 300, "retry_backoff_ms": 20}
-        async with AsyncAdmin(bootstrap_servers="127.0.0.1:1", **options) as admin:
-            with pytest.raises(
-                KafkaTimeoutError, match=r"listing topics did not succeed within 300 ms.*127\.0\.0\.1:1"
-            ):
-                await admin.list_topics()
-
-    asyncio.run(whole())
-
-
-def test_the_synchronous_admin_has_every_method_and_waits_for_it(bootstrap: str) -> None:
-    name = fresh("orders")
-    public = {each for each in dir(AsyncAdmin) if not each.startswith("_")} - {"start", "cluster"}
-    assert public <= set(dir(Admin))
-    with Admin(bootstrap_servers=bootstrap) as admin:
-        admin.create_topics([NewTopic(name, 2)])
-        assert admin.describe_topics([name])[name].partitions[1].partition == 1
-        with pytest.raises(TopicExistsError):
-            admin.create_topics([NewTopic(name, 2)])
-        resource = ConfigResource.topic(name)
-        admin.alter_configs({resource: {"retention.ms": "5000"}})
-        admin.alter_configs({resource: {"retention.ms": None}})
+def test_a_topic_is_created_described_and_deleted(admin: Admin) -> None:
+    name = f"short-lived-{uuid4().hex[:10]}"
+    created = admin.create_topics([NewTopic(name, 3, 1, {"retention.ms": "1000"})])
+    assert (created[name].partitions, created[name].replication_factor) == (3, 1)
+    assert created[name].configs["retention.ms"] == "1000"
+    eventually(lambda: name in admin.list_topics(), True)
+    described = admin.describe_topics([name])[name]
+    assert [each.partition for each in described.partitions] == [0, 1, 2]
+    assert all(each.leader >= 0 and each.isr == each.replicas for each in described.partitions)
+    assert described.topic_id == created[name].topic_id
+    assert name in admin.list_topics()
+    admin.delete_topics([name])
+    eventually(lambda: name in admin.list_topics(), False)
+    with pytest.raises(UnknownTopicOrPartitionError) as caught:
         admin.delete_topics([name])
-    assert Admin.create_topics.__doc__ == AsyncAdmin.create_topics.__doc__
+    assert caught.value.topic == name
 
 
-def test_features_of_the_cluster_are_described_and_not_taken_where_they_cannot_be(act: Act) -> None:
-    async def story(admin: AsyncAdmin) -> None:
-        found = await admin.describe_features()
-        assert found["metadata.version"].supported_min <= found["metadata.version"].finalized
-        with pytest.raises(KafkaError):
-            await admin.update_features({"metadata.version": 9999}, validate_only=True)
+def test_of_several_topics_those_that_can_be_are_created_and_the_error_names_the_others(
+    admin: Admin, topic: str
+) -> None:
+    good = f"good-{uuid4().hex[:10]}"
+    with pytest.raises(TopicExistsError) as caught:
+        admin.create_topics([NewTopic(topic, 1, 1), NewTopic(good, 1, 1), NewTopic("bad name", 1, 1)])
+    assert caught.value.topic == topic
+    assert any("bad name" in note for note in caught.value.__notes__)
+    eventually(lambda: good in admin.list_topics(), True)
 
-    act(story)
+
+def test_validating_creates_nothing(admin: Admin) -> None:
+    name = f"imagined-{uuid4().hex[:10]}"
+    admin.create_topics([NewTopic(name, 1, 1)], validate_only=True)
+    assert name not in admin.list_topics()
 
 
-def test_an_admin_that_was_not_started_says_so() -> None:
-    async def whole() -> None:
-        with pytest.raises(IllegalStateError, match="not started"):
-            await AsyncAdmin().list_topics()
+def test_a_topic_grows_but_does_not_shrink(admin: Admin, topic: str) -> None:
+    admin.create_partitions({topic: 5})
+    eventually(lambda: len(admin.describe_topics([topic])[topic].partitions), 5)
+    with pytest.raises(InvalidPartitionsError):
+        admin.create_partitions({topic: 3})
 
-    asyncio.run(whole())
+
+def test_settings_are_set_and_taken_back(admin: Admin, topic: str) -> None:
+    resource = ConfigResource.topic(topic)
+    admin.alter_configs({resource: {"retention.ms": "12345", "cleanup.policy": "compact"}})
+    eventually(lambda: admin.describe_configs([resource])[resource]["retention.ms"].value, "12345")
+    found = admin.describe_configs([resource])[resource]
+    assert (found["retention.ms"].value, found["retention.ms"].is_default) == ("12345", False)
+    assert found["max.message.bytes"].value is not None
+    admin.alter_configs({resource: [ConfigChange("cleanup.policy", "delete", ConfigOperation.APPEND)]})
+
+    def policies() -> set[str]:
+        policy = admin.describe_configs([resource], names=["cleanup.policy"])[resource]
+        assert list(policy) == ["cleanup.policy"]
+        return set((policy["cleanup.policy"].value or "").split(","))
+
+    eventually(policies, {"compact", "delete"})
+    admin.alter_configs({resource: {"retention.ms": None}})
+    eventually(lambda: admin.describe_configs([resource])[resource]["retention.ms"].is_default, True)
+    with pytest.raises(InvalidConfigurationError) as caught:
+        admin.alter_configs({resource: {"retention.ms": "soon"}})
+    assert caught.value.topic == topic
+
+
+def test_a_brokers_own_settings_are_asked_of_that_broker(admin: Admin) -> None:
+    node_id = admin.describe_cluster().brokers[0].node_id
+    resource = ConfigResource.broker(node_id)
+    assert admin.describe_configs([resource])[resource]["node.id"].value == str(node_id)
+
+
+def test_what_has_settings_is_listed(target: Target, admin: Admin, topic: str) -> None:
+    if target.name == "kafka39":
+        with pytest.raises(UnsupportedVersionError):
+            admin.list_config_resources([ResourceType.TOPIC])
+    else:
+        assert ConfigResource.topic(topic) in admin.list_config_resources([ResourceType.TOPIC])
+
+
+def test_offsets_of_a_group_are_set_listed_and_forgotten(admin: Admin, topic: str) -> None:
+    group = f"group-{uuid4().hex[:10]}"
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    admin.alter_group_offsets(group, {first: 5, second: OffsetAndMetadata(7, "note")})
+    found = admin.list_group_offsets(group)
+    assert {tp: (position.offset, position.metadata) for tp, position in found.items()} == {
+        first: (5, ""),
+        second: (7, "note"),
+    }
+    assert list(admin.list_group_offsets(group, [second])) == [second]
+    admin.delete_group_offsets(group, [second])
+    assert list(admin.list_group_offsets(group)) == [first]
+    assert group in [each.group_id for each in admin.list_groups()]
+    described = admin.describe_groups([group])[group]
+    assert (described.state, described.members) == ("Empty", [])
+    admin.delete_groups([group])
+    assert group not in [each.group_id for each in admin.list_groups()]
+    with pytest.raises(GroupIdNotFoundError):
+        admin.delete_groups([group])
+
+
+def test_a_group_that_there_is_not_is_told(target: Target, admin: Admin) -> None:
+    with pytest.raises(GroupIdNotFoundError):
+        admin.describe_groups([f"nobody-{uuid4().hex}"])
+
+
+def test_offsets_are_found_by_place_and_by_time_and_records_are_deleted(
+    target: Target, admin: Admin, topic: str
+) -> None:
+    tp = TopicPartition(topic, 0)
+    with Producer(bootstrap_servers=target.bootstrap, linger_ms=0) as producer:
+        for at in range(10):
+            producer.send(topic, b"%d" % at, partition=0, timestamp_ms=1_000_000 + 1000 * at).result(30)
+    assert admin.list_offsets({tp: OffsetSpec.EARLIEST})[tp].offset == 0
+    assert admin.list_offsets({tp: OffsetSpec.LATEST})[tp].offset == 10
+    assert admin.list_offsets({tp: OffsetSpec.MAX_TIMESTAMP})[tp][:2] == (9, 1_009_000)
+    assert admin.list_offsets({tp: 1_004_500})[tp][:2] == (5, 1_005_000)
+    assert admin.list_offsets({tp: 2_000_000})[tp].offset == -1
+    assert admin.delete_records({tp: 4}) == {tp: 4}
+    assert admin.list_offsets({tp: OffsetSpec.EARLIEST})[tp].offset == 4
+    assert admin.delete_records({tp: -1}) == {tp: 10}
+    assert read_values_from(target, topic) == []
+    with pytest.raises(KafkaError) as caught:
+        admin.delete_records({tp: 99})
+    assert (caught.value.topic, caught.value.partition) == (topic, 0)
+
+
+def read_values_from(target: Target, topic: str) -> list[bytes | None]:
+    with Producer(bootstrap_servers=target.bootstrap) as producer:
+        producer.send(topic, b"last", partition=1).result(30)
+    return [value for value in read_values(target.bootstrap, topic, 1) if value != b"last"]
+
+
+def test_a_partition_that_there_is_not_is_told(admin: Admin, topic: str) -> None:
+    with pytest.raises(KafkaError, match="the topic has 2 partitions"):
+        admin.list_offsets({TopicPartition(topic, 9): OffsetSpec.LATEST}, timeout_ms=1000)
+
+
+def test_the_producers_of_a_partition_are_known(target: Target, admin: Admin, topic: str) -> None:
+    with Producer(bootstrap_servers=target.bootstrap) as producer:
+        producer.send(topic, b"x", partition=0).result(30)
+        producer.send(topic, b"y", partition=0).result(30)
+    (found,) = admin.describe_producers([TopicPartition(topic, 0)])[TopicPartition(topic, 0)]
+    assert (found.last_sequence, found.transaction_start_offset) == (1, -1)
+
+
+def test_the_cluster_tells_of_itself(target: Target, admin: Admin) -> None:
+    cluster = admin.describe_cluster()
+    assert cluster.cluster_id
+    (broker,) = cluster.brokers
+    assert f"{broker.host}:{broker.port}" == target.bootstrap
+    quorum = admin.describe_quorum()
+    assert quorum.leader_id == broker.node_id
+    assert [each.node_id for each in quorum.voters] == [broker.node_id]
+    features = admin.describe_features()
+    assert features["metadata.version"].finalized > 0
+    directories = admin.describe_log_dirs()
+    assert list(directories) == [broker.node_id]
+    assert directories[broker.node_id][0].error_code == 0
+    assert admin.describe_log_dirs([broker.node_id])[broker.node_id][0].path == directories[broker.node_id][0].path
+
+
+def test_an_election_that_is_not_needed_says_so(admin: Admin, topic: str) -> None:
+    tp = TopicPartition(topic, 0)
+    error = admin.elect_leaders([tp])[tp]
+    assert type(error).__name__ == "ElectionNotNeededError"
+    assert admin.list_partition_reassignments() == {}
+
+
+def test_on_asyncio_the_same_is_awaited(target: Target, topic: str) -> None:
+    async def act() -> None:
+        async with AsyncAdmin(bootstrap_servers=target.bootstrap) as admin:
+            assert topic in await admin.list_topics()
+            assert (await admin.describe_topics([topic]))[topic].name == topic
+
+    asyncio.run(asyncio.wait_for(act(), 30))

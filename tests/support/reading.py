@@ -1,7 +1,9 @@
 """Reads what is in a partition with plain fetches: an opinion of its own on what a producer wrote."""
 
 import asyncio
+import time
 from collections import defaultdict
+from collections.abc import Callable
 
 from mainstem.client.connection import BrokerConnection
 from mainstem.protocol.batch import BatchView, iterate_batches
@@ -11,10 +13,20 @@ from mainstem.protocol.records import Record, iterate_records
 FETCH_BY_NAME_MAX = 12
 
 
+def eventually(look: Callable[[], object], wanted: object, timeout_s: float = 20.0) -> None:
+    """Looks until it is so: a cluster tells its brokers a moment after it answered, and so do coordinators."""
+    deadline = time.monotonic() + timeout_s
+    found = look()
+    while found != wanted and time.monotonic() < deadline:
+        time.sleep(0.02)
+        found = look()
+    assert found == wanted
+
+
 async def fetch_batches(
     bootstrap: str, topic: str, partition: int = 0, *, read_committed: bool = False
 ) -> list[BatchView]:
-    """Every batch of a partition up to the high watermark, or the last stable offset; those of aborted ones left out."""
+    """Every batch up to the high watermark; or up to the last stable offset, without those of aborted transactions."""
     host, _, port = bootstrap.rpartition(":")
     connection = await BrokerConnection.open(host, int(port), "reader")
     batches: list[BatchView] = []
@@ -46,8 +58,8 @@ async def fetch_batches(
             for each in found.aborted_transactions or ():
                 aborted[each.producer_id].append(each.first_offset)
             end = found.last_stable_offset if read_committed else found.high_watermark
-            records = found.records or b""
-            for batch in iterate_batches(records, 0, len(records)):
+            data = found.records or b""
+            for batch in iterate_batches(data, 0, len(data)):
                 offset = batch.next_offset
                 batches.append(batch)
             if offset >= end:

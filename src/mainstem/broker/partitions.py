@@ -80,7 +80,7 @@ class Partitions:
         self._log_dirs = log_dirs
         self._defaults = server_defaults(settings)
         self._configs: dict[str, LogConfig] = {}
-        """One for all partitions of a topic; emptied when any setting changes."""
+        """One for all partitions of a topic; it goes when one of its settings changes, or the topic does."""
         self._producer_expiration_ms = producer_expiration_ms
         self._verifies_transactions = True
         self._on_directory_failure = on_directory_failure
@@ -233,6 +233,7 @@ class Partitions:
     async def apply(self, image: ClusterImage, delta: ImageDelta) -> None:
         """Brings the partitions in line with `image`, of which `delta` says what changed."""
         self.image = image
+        changed = self._take_settings(delta)
         await self._delete(self._no_longer_here(delta))
         here: list[tuple[TopicState, int]] = []
         for topic_id, index in delta.partitions:
@@ -244,12 +245,18 @@ class Partitions:
             self._apply_partition(topic, index, topic.partitions[index])
             if count % _SLICE == _SLICE - 1:
                 await asyncio.sleep(0)
-        changed = {name: None for resource_type, name in delta.configs if resource_type == TOPIC}
-        if (BROKER, "") in delta.configs or (BROKER, str(self._node_id)) in delta.configs:
-            self._take_broker_settings()
-            changed = dict.fromkeys(image.topics)
         for name in changed:
             self._reconfigure(name)
+
+    def _take_settings(self, delta: ImageDelta) -> list[str]:
+        """Forgets the settings that are others now, before a log is opened by them; the topics that have others."""
+        if (BROKER, "") in delta.configs or (BROKER, str(self._node_id)) in delta.configs:
+            self._take_broker_settings()
+            return list(self.image.topics)
+        changed = [name for resource_type, name in delta.configs if resource_type == TOPIC]
+        for name in [*changed, *(topic.name for topic in delta.removed_topics.values())]:
+            self._configs.pop(name, None)
+        return changed
 
     def _apply_partition(self, topic: TopicState, index: int, state: PartitionState) -> None:
         key = (topic.name, index)

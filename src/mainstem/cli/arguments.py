@@ -13,7 +13,7 @@ Run = Callable[[argparse.Namespace], int]
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 
 
-def add_cluster(parser: argparse.ArgumentParser) -> None:
+def add_cluster(parser: argparse.ArgumentParser, *, with_json: bool = True) -> None:
     """--bootstrap, --timeout, and how results are shown."""
     group = parser.add_argument_group("cluster and output")
     group.add_argument(
@@ -26,11 +26,12 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--timeout", type=duration_ms, default=30_000, metavar="TIME", help="how long to wait for it (default 30s)"
     )
-    add_output(group)
+    add_output(group, with_json=with_json)
 
 
-def add_output(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
-    parser.add_argument("--json", action="store_true", help="print JSON, for scripts")
+def add_output(parser: argparse.ArgumentParser | argparse._ArgumentGroup, *, with_json: bool = True) -> None:
+    if with_json:
+        parser.add_argument("--json", action="store_true", help="print JSON, for scripts")
     parser.add_argument("--no-color", action="store_true", help="no colour, as with NO_COLOR=1")
 
 

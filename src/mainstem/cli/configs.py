@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mainstem.cli.arguments import Verbs
 from mainstem.cli.failures import DONE, NOT_FOUND, UserError
-from mainstem.cli.output import Column, Output, name
+from mainstem.cli.output import Column, Output, name, prose
 from mainstem.cli.values import key_value
 
 if TYPE_CHECKING:
     from mainstem.client.admin import AsyncAdmin
-    from mainstem.client.admin_configs import ConfigChange, ConfigEntry, ConfigResource
+    from mainstem.client.admin_types import ConfigChange, ConfigEntry, ConfigResource
 
 _KINDS: Final = {
     "topic": "TOPIC",
@@ -21,18 +21,6 @@ _KINDS: Final = {
     "group": "GROUP",
     "client-metrics": "CLIENT_METRICS",
 }
-_OWN: Final = frozenset(
-    {
-        "DYNAMIC_TOPIC_CONFIG",
-        "DYNAMIC_BROKER_CONFIG",
-        "DYNAMIC_DEFAULT_BROKER_CONFIG",
-        "DYNAMIC_BROKER_LOGGER_CONFIG",
-        "CLIENT_METRICS_CONFIG",
-        "GROUP_CONFIG",
-        "STATIC_BROKER_CONFIG",
-    }
-)
-"""Sources of values that somebody set; the others are defaults."""
 
 
 def declare(parser: argparse.ArgumentParser, command: str) -> None:
@@ -67,18 +55,14 @@ def show(given: argparse.Namespace) -> int:
         resource = _resource(given)
         if given.kind == "topic":
             await admin.describe_topics([given.name])
-        found = (await admin.describe_configs([resource], given.key or None, include_documentation=given.docs))[
-            resource
-        ]
+        found = (await admin.describe_configs([resource], names=given.key or None, documentation=given.docs))[resource]
         missing = [key for key in given.key if key not in found]
         if missing:
             raise UserError(f"{given.kind} {given.name} has no config {missing[0]}", NOT_FOUND)
-        rows = [
-            _row(entry) for _, entry in sorted(found.items()) if given.all or given.key or entry.source.name in _OWN
-        ]
-        columns = [name("config"), Column("value", "bold"), Column("source", "dim"), Column("type", "dim")]
+        rows = [_row(entry) for _, entry in sorted(found.items()) if given.all or given.key or not entry.is_default]
+        columns = [name("config"), prose("value", "bold"), Column("source", "dim"), Column("type", "dim")]
         columns += [Column("read_only", "dim")] if given.kind == "broker" else []
-        columns += [Column("documentation")] if given.docs else []
+        columns += [prose("documentation")] if given.docs else []
         out.table(columns, rows, "every config has its default; --all shows them")
         return DONE
 
@@ -86,13 +70,13 @@ def show(given: argparse.Namespace) -> int:
 
 
 def set_(given: argparse.Namespace) -> int:
-    from mainstem.client.admin_configs import ConfigChange
+    from mainstem.client.admin_types import ConfigChange
 
     return _change(given, [ConfigChange(key, value) for key, value in given.pair])
 
 
 def unset(given: argparse.Namespace) -> int:
-    from mainstem.client.admin_configs import ConfigChange, ConfigOperation
+    from mainstem.client.admin_types import ConfigChange, ConfigOperation
 
     return _change(given, [ConfigChange(key, None, ConfigOperation.DELETE) for key in given.key])
 
@@ -120,7 +104,7 @@ def _change(given: argparse.Namespace, changes: list[ConfigChange]) -> int:
 
 
 def _resource(given: argparse.Namespace) -> ConfigResource:
-    from mainstem.client.admin_configs import ConfigResource, ResourceType
+    from mainstem.client.admin_types import ConfigResource, ResourceType
 
     is_of_all_brokers = given.kind == "broker" and given.name == "default"
     if given.kind in ("broker", "logger") and not is_of_all_brokers and not given.name.isdecimal():
@@ -132,8 +116,16 @@ def _row(entry: ConfigEntry) -> dict[str, Any]:
     return {
         "config": entry.name,
         "value": "(hidden)" if entry.is_sensitive else entry.value,
-        "source": entry.source.name.removesuffix("_CONFIG").lower().replace("_", " "),
+        "source": _source(entry.source),
         "type": entry.kind.lower(),
         "read_only": entry.is_read_only,
         "documentation": entry.documentation,
     }
+
+
+def _source(number: int) -> str:
+    """Where a value comes from, in words: `dynamic topic`, `static broker`, `default`."""
+    from mainstem.client.admin_types import ConfigSource
+
+    known = number if number in ConfigSource._value2member_map_ else ConfigSource.UNKNOWN
+    return ConfigSource(known).name.lower().replace("_", " ")

@@ -16,6 +16,7 @@ except with MAINSTEM_DEBUG=1.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -41,6 +42,12 @@ def wants_traceback() -> bool:
     return os.environ.get("MAINSTEM_DEBUG", "") not in ("", "0")
 
 
+def together(errors: Sequence[Exception]) -> UserError:
+    """Several failures of one command as one: a sentence each, and the code that says the most."""
+    told = [describe(error) for error in errors]
+    return UserError("\n".join(text for _, text, _ in told), max(code for code, _, _ in told))
+
+
 def describe(error: Exception) -> tuple[int, str, dict[str, Any]]:
     """The exit code, the sentence, and what a script may want to know besides."""
     if isinstance(error, UserError):
@@ -55,19 +62,10 @@ def describe(error: Exception) -> tuple[int, str, dict[str, Any]]:
         return _describe_kafka(error)
     if isinstance(error, OSError):
         return REFUSED, f"{error.filename}: {error.strerror}" if error.filename else str(error), {}
-    return REFUSED, f"{type(error).__name__}: {error}", {}
+    return REFUSED, f"this is a bug: {type(error).__name__}: {error}; MAINSTEM_DEBUG=1 shows where", {}
 
 
 def _describe_kafka(error: KafkaError) -> tuple[int, str, dict[str, Any]]:
-    from mainstem.client.admin_base import SomeFailedError
-
-    if isinstance(error, SomeFailedError):
-        each = [_describe_kafka(one) for one in error.errors.values()]
-        return (
-            max(code for code, _, _ in each),
-            "\n".join(text for _, text, _ in each),
-            {"errors": [{"message": text, **more} for _, text, more in each]},
-        )
     more: dict[str, Any] = {
         "error": error.code.name if error.code is not None else type(error).__name__,
         "retriable": error.retriable,
@@ -75,7 +73,9 @@ def _describe_kafka(error: KafkaError) -> tuple[int, str, dict[str, Any]]:
     for name in ("broker", "topic", "partition"):
         if getattr(error, name) is not None:
             more[name] = getattr(error, name)
-    return _code(error), _sentence(error), more
+    # An admin that was asked about several things raises the first error and notes the others.
+    others = [note.removeprefix("also: ") for note in getattr(error, "__notes__", ())]
+    return _code(error), "\n".join([_sentence(error), *others]), more
 
 
 def _code(error: KafkaError) -> int:
@@ -110,7 +110,8 @@ def _sentence(error: KafkaError) -> str:
         case errors.TopicExistsError():
             return f"topic {error.topic} exists already; --if-not-exists lets that pass"
         case errors.GroupIdNotFoundError():
-            return f"there is no {error.message}" if error.message.startswith("group ") else str(error)
+            said = error.message.rstrip(".")
+            return f"there is no {said}" if said.startswith("group ") else said or str(error)
         case errors.GroupNotEmptyError() | errors.UnknownMemberIdError():
             return f"{error.message or 'the group'} has members; stop its consumers first"
         case errors.TransactionalIdNotFoundError():

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem.cli.arguments import Verbs, add_agreement
 from mainstem.cli.failures import DONE, NOT_FOUND, REFUSED, UserError
-from mainstem.cli.output import Column, Output, name, number
+from mainstem.cli.output import Column, Output, name, number, prose
 from mainstem.cli.values import not_negative, partitions, point_in_time
 
 if TYPE_CHECKING:
     from mainstem.client.admin import AsyncAdmin
-    from mainstem.client.admin_groups import GroupDescription
+    from mainstem.client.admin_types import GroupDescription
     from mainstem.client.types import OffsetAndMetadata, TopicPartition
 
 
@@ -60,7 +60,7 @@ def list_(given: argparse.Namespace) -> int:
     async def story(admin: AsyncAdmin, out: Output) -> int:
         found = await admin.list_groups(states=given.state)
         rows = [
-            {"group": each.group_id, "state": each.state, "kind": each.kind, "protocol": each.protocol_type}
+            {"group": each.group_id, "state": each.state, "kind": each.type, "protocol": each.protocol_type}
             for each in found
         ]
         out.table([name("group"), Column("state"), Column("kind"), Column("protocol")], rows, "there are no groups")
@@ -144,7 +144,7 @@ def delete(given: argparse.Namespace) -> int:
 
 async def _whole(admin: AsyncAdmin, group: GroupDescription) -> dict[str, Any]:
     committed = await admin.list_group_offsets(group.group_id)
-    owners = {tp: member for member in group.members for tp in member.assignment}
+    owners = {tp: member for member in group.members for tp in member.partitions}
     found = sorted({*committed, *owners})
     ends = await _known_ends(admin, found)
     rows = []
@@ -161,7 +161,7 @@ async def _whole(admin: AsyncAdmin, group: GroupDescription) -> dict[str, Any]:
                 "lag": None if offset is None or end is None else max(0, end - offset),
                 "member": owner.member_id if owner else None,
                 "client": owner.client_id if owner else None,
-                "host": owner.client_host if owner else None,
+                "host": owner.host if owner else None,
             }
         )
     members = [
@@ -169,17 +169,17 @@ async def _whole(admin: AsyncAdmin, group: GroupDescription) -> dict[str, Any]:
             "member": each.member_id,
             "instance": each.group_instance_id,
             "client": each.client_id,
-            "host": each.client_host,
-            "partitions": [f"{tp.topic}:{tp.partition}" for tp in sorted(each.assignment)],
+            "host": each.host,
+            "partitions": [f"{tp.topic}:{tp.partition}" for tp in sorted(each.partitions)],
         }
         for each in group.members
     ]
     return {
         "group": group.group_id,
         "state": group.state,
-        "kind": group.kind,
+        "kind": group.type,
         "assignor": group.assignor,
-        "coordinator": group.coordinator,
+        "coordinator": group.coordinator.node_id,
         "lag": sum(each["lag"] or 0 for each in rows),
         "offsets": rows,
         "members": members,
@@ -191,7 +191,7 @@ def _print_whole(out: Output, document: dict[str, Any], *, with_members: bool) -
     out.fields([*pairs, ("members", len(document["members"])), ("lag", f"{document['lag']:,}")], document["group"])
     if with_members:
         out.draw(
-            [name("member"), Column("instance"), Column("client"), Column("host"), Column("partitions")],
+            [name("member"), Column("instance"), Column("client"), Column("host"), prose("partitions")],
             document["members"],
         )
     elif document["offsets"]:

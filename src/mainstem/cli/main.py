@@ -30,11 +30,17 @@ COMMANDS: Final = {
     "broker": ("node", "run one node of a planned cluster from a file of settings"),
     "format": ("node", "prepare the directories of a node"),
     "topics": ("topics", "create, list, describe, alter and delete topics"),
+    "produce": ("produce", "write records from lines of a file or of stdin"),
+    "consume": ("consume", "read records to the terminal, to JSON lines, or to Parquet"),
     "groups": ("groups", "list, describe, reset and delete consumer groups"),
     "configs": ("configs", "show and change configs of topics, brokers and groups"),
     "records": ("records", "delete records from the front of partitions"),
     "transactions": ("transactions", "list, describe and abort transactions"),
     "dump": ("dump", "show what is in a segment, an index, a snapshot or a checkpoint"),
+    "pipeline": ("pipeline", "land, transform and audit topics on Spark"),
+    "perf": ("perf", "measure how fast a cluster takes and gives records"),
+    "doctor": ("doctor", "check this machine, a config and a running broker"),
+    "completion": ("completion", "print a script that completes these commands in a shell"),
 }
 """Command → the module that has it, and what it does in a line."""
 
@@ -62,7 +68,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if wants_traceback():
             raise
-        return _tell(error, is_json="--json" in words)
+        # To the commands that move records --json says how a record is written, not what they say about it.
+        return _tell(error, is_json="--json" in words and not {"produce", "consume"} & set(words[:1]))
 
 
 def _run(words: list[str]) -> int:

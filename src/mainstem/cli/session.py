@@ -8,8 +8,10 @@ from typing import TypeVar
 
 import uvloop
 
+from mainstem.cli.failures import NOT_FOUND, UserError
 from mainstem.cli.output import Output
 from mainstem.client.admin import AsyncAdmin
+from mainstem.client.errors import UnknownTopicOrPartitionError
 
 T = TypeVar("T")
 
@@ -29,7 +31,24 @@ def with_admin(given: argparse.Namespace, story: Callable[[AsyncAdmin, Output], 
             request_timeout_ms=max(1, min(given.timeout, 30_000)),
         ) as admin:
             # Once, without a retry: whoever types a command wants to know now that nobody is there.
-            await admin.cluster.any_node()
+            await admin.connect()
             return await story(admin, output_for(given))
+
+    return uvloop.run(run())
+
+
+def require_topics(given: argparse.Namespace, topics: list[str], hint: str = "") -> dict[str, list[int]]:
+    """The partitions of topics that a producer or a consumer is about to use; UserError where one is missing."""
+
+    async def run() -> dict[str, list[int]]:
+        async with AsyncAdmin(
+            bootstrap_servers=given.bootstrap, client_id="mainstem-cli", default_api_timeout_ms=given.timeout
+        ) as admin:
+            await admin.connect()
+            try:
+                found = await admin.describe_topics(topics)
+            except UnknownTopicOrPartitionError as error:
+                raise UserError(f"there is no topic {error.topic}{hint}", NOT_FOUND) from error
+            return {name: [each.partition for each in topic.partitions] for name, topic in found.items()}
 
     return uvloop.run(run())

@@ -7,13 +7,13 @@ import fnmatch
 from typing import TYPE_CHECKING, Any
 
 from mainstem.cli.arguments import Verbs, add_agreement
-from mainstem.cli.failures import DONE, NOT_FOUND, UserError
+from mainstem.cli.failures import DONE, NOT_FOUND, UserError, together
 from mainstem.cli.output import Column, Output, name, number
 from mainstem.cli.values import in_words, key_value, positive
 
 if TYPE_CHECKING:
     from mainstem.client.admin import AsyncAdmin
-    from mainstem.client.admin_topics import TopicDescription
+    from mainstem.client.admin_types import CreatedTopic, TopicDescription
     from mainstem.client.types import TopicPartition
 
 
@@ -66,52 +66,53 @@ def declare(parser: argparse.ArgumentParser, command: str) -> None:
 
 def create(given: argparse.Namespace) -> int:
     from mainstem.cli.session import with_admin
-    from mainstem.client.admin_base import SomeFailedError
-    from mainstem.client.admin_topics import NewTopic
+    from mainstem.client.admin_types import NewTopic
     from mainstem.client.errors import KafkaError, TopicExistsError
 
-    wanted = [
-        NewTopic(each, given.partitions, given.replication_factor, dict(given.config))
-        for each in dict.fromkeys(given.topic)
-    ]
-
     async def story(admin: AsyncAdmin, out: Output) -> int:
-        failure: KafkaError | None = None
-        existing: list[str] = []
-        try:
-            made = await admin.create_topics(wanted, validate_only=given.dry_run)
-        except KafkaError as error:
-            errors = error.errors if isinstance(error, SomeFailedError) else {wanted[0].name: error}
-            made = dict(error.done) if isinstance(error, SomeFailedError) else {}
-            existing = [
-                each for each, why in errors.items() if given.if_not_exists and isinstance(why, TopicExistsError)
-            ]
-            rest = {each: why for each, why in errors.items() if each not in existing}
-            if rest:
-                failure = next(iter(rest.values())) if len(rest) == 1 else SomeFailedError(rest, made)
-        rows = [
-            {
-                "topic": each.name,
-                "partitions": each.num_partitions,
-                "replication_factor": each.replication_factor,
-                "topic_id": each.topic_id,
-                "result": "valid" if given.dry_run else "created",
-            }
-            for each in made.values()
-        ] + [{"topic": each, "result": "exists"} for each in existing]
-        if out.is_json:
-            out.document(rows)
-        for row in [] if out.is_json else rows:
-            if row["result"] == "exists":
-                out.note(f"{row['topic']} exists already")
+        rows: list[dict[str, Any]] = []
+        failures: list[KafkaError] = []
+        for each in dict.fromkeys(given.topic):
+            wanted = NewTopic(each, given.partitions, given.replication_factor, dict(given.config))
+            try:
+                made = (await admin.create_topics([wanted], validate_only=given.dry_run))[each]
+            except TopicExistsError as error:
+                if given.if_not_exists:
+                    rows.append({"topic": each, "result": "exists"})
+                else:
+                    failures.append(error)
+            except KafkaError as error:
+                failures.append(error)
             else:
-                word = "could be created" if given.dry_run else "created"
-                out.line(f"{word} {row['topic']}: {row['partitions']} partitions, {row['replication_factor']} replicas")
-        if failure is not None:
-            raise failure
+                rows.append(_made(made, "valid" if given.dry_run else "created"))
+        _print_made(out, rows)
+        if failures:
+            raise together(failures)
         return DONE
 
     return with_admin(given, story)
+
+
+def _made(topic: CreatedTopic, result: str) -> dict[str, Any]:
+    return {
+        "topic": topic.name,
+        "partitions": topic.partitions,
+        "replication_factor": topic.replication_factor,
+        "topic_id": _id(topic.topic_id),
+        "result": result,
+    }
+
+
+def _print_made(out: Output, rows: list[dict[str, Any]]) -> None:
+    if out.is_json:
+        out.document(rows)
+        return
+    for row in rows:
+        if row["result"] == "exists":
+            out.note(f"{row['topic']} exists already")
+        else:
+            word = "could be created" if row["result"] == "valid" else "created"
+            out.line(f"{word} {row['topic']}: {row['partitions']} partitions, {row['replication_factor']} replicas")
 
 
 def list_(given: argparse.Namespace) -> int:
@@ -157,7 +158,7 @@ def describe(given: argparse.Namespace) -> int:
 
 def alter(given: argparse.Namespace) -> int:
     from mainstem.cli.session import with_admin
-    from mainstem.client.admin_configs import ConfigChange, ConfigOperation, ConfigResource, ResourceType
+    from mainstem.client.admin_types import ConfigChange, ConfigOperation, ConfigResource, ResourceType
 
     if not (given.partitions or given.config or given.delete_config):
         raise UserError("nothing to alter; give --partitions, --config or --delete-config")
@@ -182,7 +183,7 @@ def delete(given: argparse.Namespace) -> int:
     from mainstem.cli.session import with_admin
 
     async def story(admin: AsyncAdmin, out: Output) -> int:
-        there = {each.name for each in await admin.list_topics(include_internal=True)}
+        there = set(await admin.list_topics(internal=True))
         missing = [each for each in given.topic if each not in there]
         if missing and not given.if_exists:
             raise UserError("\n".join(f"there is no topic {each}" for each in missing), NOT_FOUND)
@@ -200,20 +201,27 @@ def delete(given: argparse.Namespace) -> int:
     return with_admin(given, story)
 
 
+def _id(topic_id: bytes) -> str | None:
+    """As text; None from brokers that are too old to have ids."""
+    from mainstem.protocol.uuids import uuid_to_text
+
+    return uuid_to_text(topic_id) if any(topic_id) else None
+
+
 def _summary(topic: TopicDescription) -> dict[str, Any]:
     return {
         "topic": topic.name,
         "partitions": len(topic.partitions),
         "replicas": max((len(each.replicas) for each in topic.partitions), default=0),
         "under_replicated": sum(len(each.isr) < len(each.replicas) for each in topic.partitions),
-        "topic_id": topic.topic_id,
+        "topic_id": _id(topic.topic_id),
         "internal": topic.is_internal,
     }
 
 
 async def _whole(admin: AsyncAdmin, topic: TopicDescription) -> dict[str, Any]:
     """A topic with all that can be known of it. A partition without a leader has no offsets."""
-    from mainstem.client.admin_configs import ConfigResource, ConfigSource, ResourceType
+    from mainstem.client.admin_types import ConfigResource, ConfigSource, ResourceType
     from mainstem.client.types import TopicPartition
 
     led = [TopicPartition(topic.name, each.partition) for each in topic.partitions if each.leader >= 0]
@@ -229,7 +237,7 @@ async def _whole(admin: AsyncAdmin, topic: TopicDescription) -> dict[str, Any]:
             {
                 "partition": each.partition,
                 "leader": each.leader if each.leader >= 0 else None,
-                "epoch": each.epoch,
+                "epoch": each.leader_epoch,
                 "replicas": each.replicas,
                 "isr": each.isr,
                 "offline": each.offline,
@@ -239,7 +247,7 @@ async def _whole(admin: AsyncAdmin, topic: TopicDescription) -> dict[str, Any]:
                 "bytes": sizes.get(tp),
             }
         )
-    own = {key: each.value for key, each in configs.items() if each.source == ConfigSource.DYNAMIC_TOPIC_CONFIG}
+    own = {key: each.value for key, each in configs.items() if each.source == ConfigSource.DYNAMIC_TOPIC}
     return {**_summary(topic), "configs": own, "partition_list": partitions}
 
 
@@ -248,11 +256,11 @@ async def _sizes(admin: AsyncAdmin, topic: TopicDescription) -> dict[TopicPartit
     leaders = {each.leader for each in topic.partitions if each.leader >= 0}
     folders = await admin.describe_log_dirs(sorted(leaders))
     by_broker = {
-        (broker, tp): info.size_bytes
+        (broker, one.tp): one.size_bytes
         for broker, found in folders.items()
-        for folder in found.values()
-        for tp, info in folder.replicas.items()
-        if not info.is_future
+        for folder in found
+        for one in folder.replicas
+        if not one.is_future
     }
     return {
         tp: size

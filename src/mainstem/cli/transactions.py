@@ -13,7 +13,7 @@ from mainstem.cli.values import duration_in_words, duration_ms, not_negative, ti
 
 if TYPE_CHECKING:
     from mainstem.client.admin import AsyncAdmin
-    from mainstem.client.admin_transactions import TransactionDescription
+    from mainstem.client.admin_types import TransactionDescription
 
 
 def declare(parser: argparse.ArgumentParser, command: str) -> None:
@@ -53,11 +53,10 @@ def list_(given: argparse.Namespace) -> int:
                 "transactional_id": each.transactional_id,
                 "state": each.state,
                 "producer_id": each.producer_id,
-                "coordinator": each.coordinator,
             }
             for each in found
         ]
-        columns = [name("transactional_id"), Column("state"), number("producer_id"), number("coordinator")]
+        columns = [name("transactional_id"), Column("state"), number("producer_id")]
         out.table(columns, rows, "there are no transactions")
         return DONE
 
@@ -122,9 +121,9 @@ def _abort_hanging(given: argparse.Namespace) -> Any:
     async def story(admin: AsyncAdmin, out: Output) -> int:
         tp = TopicPartition(given.topic, given.partition)
         producers = (await admin.describe_producers([tp]))[tp]
-        found = [each for each in producers if each.transaction_start == given.start_offset]
+        found = [each for each in producers if each.transaction_start_offset == given.start_offset]
         if not found:
-            begun = sorted(each.transaction_start for each in producers if each.transaction_start >= 0)
+            begun = sorted(each.transaction_start_offset for each in producers if each.transaction_start_offset >= 0)
             hint = f"; open ones begin at {', '.join(map(str, begun))}" if begun else "; none is open there"
             raise UserError(
                 f"no transaction begins at {tp.topic}:{tp.partition} offset {given.start_offset}{hint}", NOT_FOUND
@@ -133,7 +132,7 @@ def _abort_hanging(given: argparse.Namespace) -> Any:
         out.confirm(
             f"abort the transaction of producer {one.producer_id} in {tp.topic}:{tp.partition}?", is_agreed=given.yes
         )
-        await admin.abort_transaction(tp, one.producer_id, one.producer_epoch, max(one.coordinator_epoch, 0))
+        await admin.abort_transaction(tp, given.start_offset)
         out.done(
             f"aborted the transaction of producer {one.producer_id} in {tp.topic}:{tp.partition}",
             topic=tp.topic,

@@ -6,7 +6,35 @@ Public names are here, each imported when it is first used, so that importing th
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from mainstem.client.admin import AsyncAdmin
+    from mainstem.client.admin_types import (
+        ConfigChange,
+        ConfigOperation,
+        ConfigResource,
+        NewTopic,
+        OffsetSpec,
+        ResourceType,
+    )
+    from mainstem.client.arrow_read import read_topic
+    from mainstem.client.batches import SendFuture
+    from mainstem.client.consumer import AsyncConsumer
+    from mainstem.client.consumer_sync import Consumer
+    from mainstem.client.errors import KafkaError, KafkaTimeoutError
+    from mainstem.client.listeners import RebalanceListener
+    from mainstem.client.options import AdminOptions, CommonOptions, ConsumerOptions, ProducerOptions
+    from mainstem.client.producer import AsyncProducer
+    from mainstem.client.sync_admin import Admin
+    from mainstem.client.sync_producer import Producer
+    from mainstem.client.types import (
+        ConsumerRecord,
+        OffsetAndMetadata,
+        OffsetAndTimestamp,
+        RecordMetadata,
+        TopicPartition,
+    )
 
 _HOMES: Final = {
     "Admin": "sync_admin",
@@ -15,25 +43,24 @@ _HOMES: Final = {
     "AsyncConsumer": "consumer",
     "AsyncProducer": "producer",
     "CommonOptions": "options",
-    "ConfigChange": "admin_configs",
-    "ConfigOperation": "admin_configs",
-    "ConfigResource": "admin_configs",
+    "ConfigChange": "admin_types",
+    "ConfigOperation": "admin_types",
+    "ConfigResource": "admin_types",
     "Consumer": "consumer_sync",
     "ConsumerOptions": "options",
     "ConsumerRecord": "types",
     "KafkaError": "errors",
     "KafkaTimeoutError": "errors",
-    "NewTopic": "admin_topics",
+    "NewTopic": "admin_types",
     "OffsetAndMetadata": "types",
     "OffsetAndTimestamp": "types",
-    "OffsetSpec": "admin_records",
+    "OffsetSpec": "admin_types",
     "Producer": "sync_producer",
     "ProducerOptions": "options",
     "RebalanceListener": "listeners",
     "RecordMetadata": "types",
-    "ResourceType": "admin_configs",
+    "ResourceType": "admin_types",
     "SendFuture": "batches",
-    "SomeFailedError": "admin_base",
     "TopicPartition": "types",
     "read_topic": "arrow_read",
 }
@@ -64,7 +91,6 @@ __all__ = [
     "RecordMetadata",
     "ResourceType",
     "SendFuture",
-    "SomeFailedError",
     "TopicPartition",
     "read_topic",
 ]

@@ -1,19 +1,22 @@
-"""Configs of topics, brokers, loggers and groups: what they are, where each value comes from, and changing them."""
+"""Settings of topics, brokers and groups: described and changed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final
 
-from mainstem.client.admin_base import AdminBase, outcome
+from mainstem.client.admin_base import AdminBase, raise_first
+from mainstem.client.admin_types import (
+    ConfigChange,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 from mainstem.client.connection import BrokerConnection
-from mainstem.client.errors import KafkaError, raise_for
+from mainstem.client.errors import KafkaError, UnsupportedVersionError, error_for, raise_for
 from mainstem.protocol.messages.k32_describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
-    DescribeConfigsResourceResult,
     DescribeConfigsResponse,
 )
 from mainstem.protocol.messages.k44_incremental_alter_configs import (
@@ -27,231 +30,137 @@ from mainstem.protocol.messages.k74_list_config_resources import (
     ListConfigResourcesResponse,
 )
 
-
-class ResourceType(IntEnum):
-    """What has configs; the numbers are those of the wire."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
-
-
-class ConfigResource(NamedTuple):
-    """Something that has configs. A broker's name is its id; the empty name is the default of all brokers."""
-
-    kind: ResourceType
-    name: str
-
-    @classmethod
-    def topic(cls, name: str) -> ConfigResource:
-        return cls(ResourceType.TOPIC, name)
-
-    @classmethod
-    def broker(cls, node_id: int | None = None) -> ConfigResource:
-        """One broker, or the default of all."""
-        return cls(ResourceType.BROKER, "" if node_id is None else str(node_id))
-
-    @classmethod
-    def group(cls, group_id: str) -> ConfigResource:
-        return cls(ResourceType.GROUP, group_id)
-
-
-class ConfigSource(IntEnum):
-    """Where a value comes from, the nearest that has one."""
-
-    UNKNOWN = 0
-    DYNAMIC_TOPIC_CONFIG = 1
-    DYNAMIC_BROKER_CONFIG = 2
-    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
-    STATIC_BROKER_CONFIG = 4
-    DEFAULT_CONFIG = 5
-    DYNAMIC_BROKER_LOGGER_CONFIG = 6
-    CLIENT_METRICS_CONFIG = 7
-    GROUP_CONFIG = 8
-
-
 _TYPES: Final = ("UNKNOWN", "BOOLEAN", "STRING", "INT", "SHORT", "LONG", "DOUBLE", "LIST", "CLASS", "PASSWORD")
+"""Kafka's names of the types that values have, by their number on the wire."""
 
 
-class ConfigSynonym(NamedTuple):
-    name: str
-    value: str | None
-    source: ConfigSource
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigEntry:
-    """One config. The value of a sensitive one is None; `kind` is Kafka's name for its type."""
-
-    name: str
-    value: str | None
-    source: ConfigSource
-    is_read_only: bool
-    is_sensitive: bool
-    kind: str
-    documentation: str
-    synonyms: tuple[ConfigSynonym, ...]
-
-    @property
-    def is_default(self) -> bool:
-        return self.source == ConfigSource.DEFAULT_CONFIG
-
-
-class ConfigOperation(IntEnum):
-    """SET and DELETE a value (back to its default); APPEND to and SUBTRACT from a list."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
-
-
-class ConfigChange(NamedTuple):
-    name: str
-    value: str | None = None
-    operation: ConfigOperation = ConfigOperation.SET
-
-
-class ConfigAdmin(AdminBase):
+class ConfigsAdmin(AdminBase):
     async def describe_configs(
         self,
         resources: Iterable[ConfigResource],
-        names: Iterable[str] | None = None,
         *,
-        include_synonyms: bool = False,
-        include_documentation: bool = False,
+        names: Iterable[str] | None = None,
+        documentation: bool = False,
+        timeout_ms: float | None = None,
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-        """The configs of each resource by name, all of them or only `names`."""
+        """The settings of each resource by name: all of them, or those that `names` asks for."""
         keys = None if names is None else list(names)
+        found: dict[ConfigResource, dict[str, ConfigEntry]] = {}
+        failed: dict[ConfigResource, KafkaError] = {}
+        for node_id, asked in _by_node(resources).items():
 
-        async def attempt(
-            asked: list[ConfigResource],
-        ) -> dict[ConfigResource, dict[str, ConfigEntry] | KafkaError]:
-            results: dict[ConfigResource, dict[str, ConfigEntry] | KafkaError] = {}
-            for connection, theirs in await self._owners(asked):
+            async def ask(connection: BrokerConnection, asked: list[ConfigResource] = asked) -> DescribeConfigsResponse:
                 request = DescribeConfigsRequest(
                     resources=[
                         DescribeConfigsResource(
-                            resource_type=each.kind, resource_name=each.name, configuration_keys=keys
+                            resource_type=each.type, resource_name=each.name, configuration_keys=keys
                         )
-                        for each in theirs
-                    ],
-                    include_synonyms=include_synonyms,
-                    include_documentation=include_documentation,
+                        for each in asked
+                    ]
                 )
-                answer = await connection.ask(request, DescribeConfigsResponse)
-                for each in answer.results:
-                    entries = {entry.name: _entry(entry) for entry in each.configs}
-                    resource = ConfigResource(ResourceType(each.resource_type), each.resource_name)
-                    results[resource] = outcome(entries, each.error_code, each.error_message, **_where(resource))
-            return results
+                if documentation and connection.version_for(request.API_KEY) >= 3:
+                    request.include_documentation = True
+                return await connection.ask(request, DescribeConfigsResponse)
 
-        return await self._each(resources, attempt, "describing configs")
+            answer = await self._on_node(node_id, ask, timeout_ms, "describing settings")
+            for each in answer.results:
+                resource = ConfigResource(ResourceType(each.resource_type), each.resource_name)
+                if each.error_code != 0:
+                    failed[resource] = _error(each.error_code, each.error_message, resource)
+                    continue
+                found[resource] = {
+                    one.name: ConfigEntry(
+                        one.name,
+                        one.value,
+                        one.config_source,
+                        one.read_only,
+                        one.is_sensitive,
+                        one.documentation or None,
+                        _TYPES[one.config_type] if 0 <= one.config_type < len(_TYPES) else _TYPES[0],
+                    )
+                    for one in each.configs
+                }
+        raise_first(failed)
+        return found
 
     async def alter_configs(
         self,
         changes: Mapping[ConfigResource, Mapping[str, str | None] | Iterable[ConfigChange]],
         *,
         validate_only: bool = False,
+        timeout_ms: float | None = None,
     ) -> None:
-        """Changes some configs of each resource and leaves the others (KIP-339).
+        """Changes settings, and leaves the others as they are.
 
-        A mapping sets what has a value, and gives what has None its default back.
+        A mapping sets what has a value and takes back what has None; `ConfigChange`s can also add to and take from
+        settings that are lists.
         """
         wanted = {resource: _changes(each) for resource, each in changes.items()}
+        failed: dict[ConfigResource, KafkaError] = {}
+        for node_id, asked in _by_node(wanted).items():
 
-        async def attempt(asked: list[ConfigResource]) -> dict[ConfigResource, KafkaError | None]:
-            results: dict[ConfigResource, KafkaError | None] = {}
-            for connection, theirs in await self._owners(asked, to_change=True):
+            async def ask(
+                connection: BrokerConnection, asked: list[ConfigResource] = asked
+            ) -> IncrementalAlterConfigsResponse:
                 request = IncrementalAlterConfigsRequest(
                     resources=[
                         AlterConfigsResource(
-                            resource_type=resource.kind,
-                            resource_name=resource.name,
+                            resource_type=each.type,
+                            resource_name=each.name,
                             configs=[
-                                AlterableConfig(name=each.name, config_operation=each.operation, value=each.value)
-                                for each in wanted[resource]
+                                AlterableConfig(name=one.name, config_operation=one.operation, value=one.value)
+                                for one in wanted[each]
                             ],
                         )
-                        for resource in theirs
+                        for each in asked
                     ],
                     validate_only=validate_only,
                 )
-                answer = await connection.ask(request, IncrementalAlterConfigsResponse)
-                for each in answer.responses:
+                return await connection.ask(request, IncrementalAlterConfigsResponse)
+
+            answer = await self._on_node(node_id, ask, timeout_ms, "changing settings")
+            for each in answer.responses:
+                if each.error_code != 0:
                     resource = ConfigResource(ResourceType(each.resource_type), each.resource_name)
-                    results[resource] = outcome(None, each.error_code, each.error_message, **_where(resource))
-            return results
+                    failed[resource] = _error(each.error_code, each.error_message, resource)
+        raise_first(failed)
 
-        await self._each(wanted, attempt, "altering configs")
+    async def list_config_resources(
+        self, types: Iterable[ResourceType] = (), *, timeout_ms: float | None = None
+    ) -> list[ConfigResource]:
+        """Everything that has settings, or what there is of these types."""
+        kinds = list(types)
 
-    async def list_config_resources(self, kinds: Iterable[ResourceType] = ()) -> list[ConfigResource]:
-        """What has configs of its own (Kafka 4.1 and later)."""
-        asked = list(kinds)
-
-        async def attempt() -> list[ConfigResource]:
-            connection = await self._any()
-            answer = await connection.ask(
-                ListConfigResourcesRequest(resource_types=[int(kind) for kind in asked]), ListConfigResourcesResponse
-            )
-            raise_for(answer.error_code, "listing config resources", broker=connection.name)
-            return sorted(
+        async def ask(connection: BrokerConnection) -> list[ConfigResource]:
+            version = connection.version_for(ListConfigResourcesRequest.API_KEY)
+            if version < 1:
+                raise UnsupportedVersionError("the broker lists only client metrics", broker=connection.name)
+            request = ListConfigResourcesRequest(resource_types=[int(kind) for kind in kinds])
+            answer = await connection.ask(request, ListConfigResourcesResponse)
+            raise_for(answer.error_code, "listing what has settings", broker=connection.name)
+            return [
                 ConfigResource(ResourceType(each.resource_type), each.resource_name) for each in answer.config_resources
-            )
+            ]
 
-        return await self._once(attempt, "listing config resources")
-
-    async def _owners(
-        self, resources: list[ConfigResource], *, to_change: bool = False
-    ) -> list[tuple[BrokerConnection, list[ConfigResource]]]:
-        """Whom to ask about which: a broker about itself and its loggers, anybody about all else."""
-        rest: list[ConfigResource] = []
-        owners: list[tuple[BrokerConnection, list[ConfigResource]]] = []
-        await self._any()
-        for resource in resources:
-            is_of_node = resource.kind == ResourceType.BROKER_LOGGER or (
-                resource.kind == ResourceType.BROKER and resource.name != ""
-            )
-            if is_of_node and resource.name.isdecimal():
-                owners.append((await self.cluster.node(int(resource.name)), [resource]))
-            else:
-                rest.append(resource)
-        if rest:
-            owners.append((await (self._controller() if to_change else self._any()), rest))
-        return owners
+        return await self._on_any(ask, timeout_ms, "listing what has settings")
 
 
-def _entry(found: DescribeConfigsResourceResult) -> ConfigEntry:
-    synonyms = tuple(ConfigSynonym(each.name, each.value, _source(each.source)) for each in found.synonyms)
-    kind = _TYPES[found.config_type] if 0 <= found.config_type < len(_TYPES) else _TYPES[0]
-    return ConfigEntry(
-        found.name,
-        found.value,
-        _source(found.config_source),
-        found.read_only,
-        found.is_sensitive,
-        kind,
-        found.documentation or "",
-        synonyms,
-    )
+def _by_node(resources: Iterable[ConfigResource]) -> dict[int | None, list[ConfigResource]]:
+    """What one broker's own settings are, only that broker knows; any knows the rest."""
+    found: dict[int | None, list[ConfigResource]] = {}
+    for resource in resources:
+        is_one_broker = resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and resource.name
+        found.setdefault(int(resource.name) if is_one_broker else None, []).append(resource)
+    return found
 
 
 def _changes(given: Mapping[str, str | None] | Iterable[ConfigChange]) -> list[ConfigChange]:
-    if not isinstance(given, Mapping):
-        return list(given)
-    return [
-        ConfigChange(name, value, ConfigOperation.DELETE if value is None else ConfigOperation.SET)
-        for name, value in given.items()
-    ]
+    if isinstance(given, Mapping):
+        return [ConfigChange.to(name, value) for name, value in given.items()]
+    return list(given)
 
 
-def _source(number: int) -> ConfigSource:
-    return ConfigSource(number) if number in ConfigSource._value2member_map_ else ConfigSource.UNKNOWN
-
-
-def _where(resource: ConfigResource) -> dict[str, str]:
-    if resource.kind == ResourceType.TOPIC:
-        return {"topic": resource.name}
-    return {"broker": resource.name} if resource.kind == ResourceType.BROKER and resource.name else {}
+def _error(code: int, message: str | None, resource: ConfigResource) -> KafkaError:
+    topic = resource.name if resource.type == ResourceType.TOPIC else None
+    what = f"{resource.type.name.lower()} {resource.name!r}"
+    return error_for(code, f"{what}: {message}" if message else what, topic=topic)

@@ -1,21 +1,15 @@
-"""Groups and their offsets: list, describe, reset, delete.
-
-A consumer group speaks one of two protocols: the classic one, whose members hand their assignment to each other as
-bytes, and that of KIP-848, which brokers understand themselves. `describe_groups` asks for the newer one first, as
-Kafka's Admin does, and gives the same description for both.
-"""
+"""Consumer groups: listed, described, deleted, and the offsets that they committed."""
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Final
 
-from mainstem.client.admin_base import AdminBase, by_topic, outcome
+from mainstem.client.admin_base import AdminBase, by_topic, raise_first
+from mainstem.client.admin_types import GroupDescription, GroupListing, MemberDescription
 from mainstem.client.cluster import CoordinatorKind
 from mainstem.client.connection import BrokerConnection
-from mainstem.client.errors import GroupIdNotFoundError, KafkaError, UnsupportedVersionError, error_for, raise_for
+from mainstem.client.errors import KafkaError, UnsupportedVersionError, error_for, raise_for
+from mainstem.client.metadata import BrokerAddress
 from mainstem.client.types import OffsetAndMetadata, TopicPartition
 from mainstem.protocol.api import ApiKey
 from mainstem.protocol.errors import ErrorCode, RemoteError
@@ -35,7 +29,7 @@ from mainstem.protocol.messages.k09_offset_fetch import (
 )
 from mainstem.protocol.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from mainstem.protocol.messages.k15_describe_groups import (
-    DescribedGroup,
+    DescribedGroupMember,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
@@ -48,310 +42,305 @@ from mainstem.protocol.messages.k47_offset_delete import (
     OffsetDeleteResponse,
 )
 from mainstem.protocol.messages.k69_consumer_group_describe import (
-    Assignment,
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
 )
-from mainstem.protocol.messages.k69_consumer_group_describe import DescribedGroup as DescribedConsumerGroup
 
-_BY_NAME_MAX: Final = 9
-"""The last version of OffsetCommit and OffsetFetch that names topics; later ones have only their ids."""
-_CONSUMER_PROTOCOL: Final = "consumer"
-
-
-@dataclass(frozen=True, slots=True)
-class GroupListing:
-    """`kind` is "classic", "consumer", "share" or "streams", `state` as Kafka spells it; "" where the broker is old."""
-
-    group_id: str
-    kind: str
-    protocol_type: str
-    state: str
+_NAMES_MAX = 9
+"""The last version of OffsetCommit and OffsetFetch that names topics."""
+_GROUPS_FROM = 8
 
 
-@dataclass(frozen=True, slots=True)
-class GroupMember:
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
-    assignment: frozenset[TopicPartition]
+class GroupsAdmin(AdminBase):
+    async def list_groups(
+        self,
+        *,
+        states: Iterable[str] = (),
+        types: Iterable[str] = (),
+        timeout_ms: float | None = None,
+    ) -> list[GroupListing]:
+        """Every group of every coordinator, or those in one of these states or of one of these types."""
+        wanted_states, wanted_types = list(states), list(types)
 
+        async def ask(connection: BrokerConnection) -> list[GroupListing]:
+            version = connection.version_for(ApiKey.LIST_GROUPS)
+            if (wanted_states and version < 4) or (wanted_types and version < 5):
+                raise UnsupportedVersionError(
+                    "the broker cannot choose groups by state or type", broker=connection.name
+                )
+            request = ListGroupsRequest(states_filter=wanted_states, types_filter=wanted_types)
+            answer = await connection.ask(request, ListGroupsResponse, version=version)
+            raise_for(answer.error_code, "listing groups", broker=connection.name)
+            return [
+                GroupListing(each.group_id, each.protocol_type, each.group_state, each.group_type or "Classic")
+                for each in answer.groups
+            ]
 
-@dataclass(frozen=True, slots=True)
-class GroupDescription:
-    """`assignor` is the strategy that the members agreed on; `coordinator` the broker that keeps the group."""
+        found = await self._on_every_broker(ask, timeout_ms, "listing groups")
+        return sorted({each for groups in found.values() for each in groups})
 
-    group_id: str
-    kind: str
-    protocol_type: str
-    state: str
-    assignor: str
-    coordinator: int
-    members: tuple[GroupMember, ...]
+    async def describe_groups(
+        self, groups: Iterable[str], *, timeout_ms: float | None = None
+    ) -> dict[str, GroupDescription]:
+        """State, members and what each of them reads. GroupIdNotFoundError where there is no such group."""
+        described: dict[str, GroupDescription] = {}
+        failed: dict[str, KafkaError] = {}
+        for group_id in groups:
+            try:
+                described[group_id] = await self._describe_group(group_id, timeout_ms)
+            except KafkaError as error:
+                failed[group_id] = error
+        raise_first(failed)
+        return described
 
+    async def _describe_group(self, group_id: str, timeout_ms: float | None) -> GroupDescription:
+        async def ask(connection: BrokerConnection) -> GroupDescription:
+            if connection.has_api(ApiKey.CONSUMER_GROUP_DESCRIBE):
+                found = await self._describe_consumer_group(connection, group_id)
+                if found is not None:
+                    return found
+            answer = await connection.ask(DescribeGroupsRequest(groups=[group_id]), DescribeGroupsResponse)
+            each = answer.groups[0]
+            raise_for(each.error_code, each.error_message or f"group {group_id!r}", broker=connection.name)
+            if each.group_state == "Dead":
+                raise error_for(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id!r}", broker=connection.name)
+            return GroupDescription(
+                group_id,
+                each.group_state,
+                "Classic",
+                each.protocol_type,
+                each.protocol_data,
+                _address(connection),
+                [_classic_member(member) for member in each.members],
+            )
 
-class GroupAdmin(AdminBase):
-    async def list_groups(self, *, states: Iterable[str] = (), kinds: Iterable[str] = ()) -> list[GroupListing]:
-        """Every group of every broker, by id; `states` and `kinds` leave out the others."""
-        wanted_states, wanted_kinds = list(states), list(kinds)
+        return await self._on_coordinator(
+            CoordinatorKind.GROUP, group_id, ask, timeout_ms, f"describing group {group_id!r}"
+        )
 
-        async def attempt(nodes: list[int]) -> dict[int, list[GroupListing] | KafkaError]:
-            results: dict[int, list[GroupListing] | KafkaError] = {}
-            for node_id in nodes:
-                connection = await self.cluster.node(node_id)
-                request = ListGroupsRequest(states_filter=wanted_states, types_filter=wanted_kinds)
-                version = connection.version_for(ApiKey.LIST_GROUPS)
-                if (wanted_states and version < 4) or (wanted_kinds and version < 5):
-                    raise UnsupportedVersionError("the broker cannot filter groups so", broker=connection.name)
-                answer = await connection.ask(request, ListGroupsResponse, version=version)
-                found = [
-                    GroupListing(each.group_id, each.group_type.lower(), each.protocol_type, each.group_state)
-                    for each in answer.groups
-                ]
-                results[node_id] = outcome(found, answer.error_code, "listing groups", broker=connection.name)
-            return results
+    async def _describe_consumer_group(self, connection: BrokerConnection, group_id: str) -> GroupDescription | None:
+        """A group of the new protocol (KIP-848); None where it is not one."""
+        request = ConsumerGroupDescribeRequest(group_ids=[group_id], include_authorized_operations=False)
+        answer = await connection.ask(request, ConsumerGroupDescribeResponse)
+        each = answer.groups[0]
+        if each.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+            return None
+        raise_for(each.error_code, each.error_message or f"group {group_id!r}", broker=connection.name)
+        members = [
+            MemberDescription(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                [
+                    TopicPartition(topic.topic_name, partition)
+                    for topic in member.assignment.topic_partitions
+                    for partition in topic.partitions
+                ],
+            )
+            for member in each.members
+        ]
+        return GroupDescription(
+            group_id, each.group_state, "Consumer", "consumer", each.assignor_name, _address(connection), members
+        )
 
-        nodes = await self._once(self._brokers, "listing groups")
-        found = await self._each(nodes, attempt, "listing groups")
-        unique = {each.group_id: each for listed in found.values() for each in listed}
-        return [unique[group_id] for group_id in sorted(unique)]
+    async def delete_groups(self, groups: Iterable[str], *, timeout_ms: float | None = None) -> None:
+        """Deletes groups that have no members, with their offsets."""
+        failed: dict[str, KafkaError] = {}
+        for group_id in groups:
 
-    async def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
-        """Each group with its members; GroupIdNotFoundError for what is none."""
+            async def ask(connection: BrokerConnection, group_id: str = group_id) -> None:
+                answer = await connection.ask(DeleteGroupsRequest(groups_names=[group_id]), DeleteGroupsResponse)
+                raise_for(answer.results[0].error_code, f"group {group_id!r}", broker=connection.name)
 
-        async def attempt(asked: list[str]) -> dict[str, GroupDescription | KafkaError]:
-            return await self._by_coordinator(CoordinatorKind.GROUP, asked, _describe)
+            try:
+                await self._on_coordinator(
+                    CoordinatorKind.GROUP, group_id, ask, timeout_ms, f"deleting group {group_id!r}"
+                )
+            except KafkaError as error:
+                failed[group_id] = error
+        raise_first(failed)
 
-        return await self._each(group_ids, attempt, "describing groups")
+    async def remove_members(
+        self, group_id: str, group_instance_ids: Iterable[str], *, timeout_ms: float | None = None
+    ) -> None:
+        """Has static members leave a group, so that their partitions are given to others (KIP-345)."""
+        names = list(group_instance_ids)
+
+        async def ask(connection: BrokerConnection) -> None:
+            request = LeaveGroupRequest(
+                group_id=group_id,
+                members=[MemberIdentity(member_id="", group_instance_id=name) for name in names],
+            )
+            answer = await connection.ask(request, LeaveGroupResponse)
+            raise_for(answer.error_code, f"group {group_id!r}", broker=connection.name)
+            raise_first(
+                {
+                    member.group_instance_id: error_for(member.error_code, f"member {member.group_instance_id!r}")
+                    for member in answer.members
+                    if member.error_code != 0
+                }
+            )
+
+        await self._on_coordinator(CoordinatorKind.GROUP, group_id, ask, timeout_ms, "removing members")
+
+    # Offsets
 
     async def list_group_offsets(
-        self, group_id: str, partitions: Iterable[TopicPartition] | None = None, *, require_stable: bool = False
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        require_stable: bool = False,
+        timeout_ms: float | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What a group has committed, in all or for these partitions. Partitions without a commit are left out."""
+        """What the group committed, for these partitions or for all; partitions without an offset are left out.
+
+        `require_stable` waits for transactions that have offsets of this group.
+        """
         asked = None if partitions is None else by_topic(partitions)
 
-        async def attempt() -> dict[TopicPartition, OffsetAndMetadata]:
-            connection = await self._coordinator(CoordinatorKind.GROUP, group_id)
-            version = connection.version_for(ApiKey.OFFSET_FETCH, _BY_NAME_MAX)
-            request = _offset_fetch(group_id, asked, version, require_stable)
+        async def ask(connection: BrokerConnection) -> dict[TopicPartition, OffsetAndMetadata]:
+            version = connection.version_for(ApiKey.OFFSET_FETCH, _NAMES_MAX)
+            request = _offset_fetch(group_id, asked, version)
+            if version >= 7:
+                request.require_stable = require_stable
             answer = await connection.ask(request, OffsetFetchResponse, version=version)
-            return _committed(group_id, answer, version, connection)
+            if version >= _GROUPS_FROM:
+                group = answer.groups[0]
+                code, topics = group.error_code, [(topic.name, topic.partitions) for topic in group.topics]
+            else:
+                code = answer.error_code
+                topics = [(topic.name, topic.partitions) for topic in answer.topics]  # type: ignore[misc]
+            raise_for(code, f"group {group_id!r}", broker=connection.name)
+            found = {}
+            for name, each in topics:
+                for one in each:
+                    raise_for(one.error_code, f"group {group_id!r}", topic=name, partition=one.partition_index)
+                    if one.committed_offset >= 0:
+                        found[TopicPartition(name, one.partition_index)] = OffsetAndMetadata(
+                            one.committed_offset, one.metadata or "", one.committed_leader_epoch
+                        )
+            return found
 
-        return await self._once(attempt, f"fetching the offsets of group {group_id}")
+        return await self._on_coordinator(
+            CoordinatorKind.GROUP, group_id, ask, timeout_ms, f"listing offsets of {group_id!r}"
+        )
 
     async def alter_group_offsets(
-        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata | int]
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+        *,
+        timeout_ms: float | None = None,
     ) -> None:
-        """Commits for a group that has no members at the time; with some it is UnknownMemberIdError."""
-        wanted = {
-            tp: each if isinstance(each, OffsetAndMetadata) else OffsetAndMetadata(each) for tp, each in offsets.items()
-        }
+        """Commits offsets for a group that has no members at this moment."""
+        failed: dict[TopicPartition, KafkaError] = {}
 
-        async def attempt(asked: list[TopicPartition]) -> dict[TopicPartition, KafkaError | None]:
-            connection = await self._coordinator(CoordinatorKind.GROUP, group_id)
-            topics = [
-                OffsetCommitRequestTopic(
-                    name=topic, partitions=[_commit(at, wanted[TopicPartition(topic, at)]) for at in theirs]
+        async def ask(connection: BrokerConnection) -> None:
+            failed.clear()
+            topics: dict[str, list[OffsetCommitRequestPartition]] = {}
+            for tp, given in offsets.items():
+                position = OffsetAndMetadata(given) if isinstance(given, int) else given
+                topics.setdefault(tp.topic, []).append(
+                    OffsetCommitRequestPartition(
+                        partition_index=tp.partition,
+                        committed_offset=position.offset,
+                        committed_leader_epoch=position.leader_epoch,
+                        committed_metadata=position.metadata,
+                    )
                 )
-                for topic, theirs in by_topic(asked).items()
-            ]
-            request = OffsetCommitRequest(group_id=group_id, member_id="", topics=topics)
-            version = connection.version_for(ApiKey.OFFSET_COMMIT, _BY_NAME_MAX)
+            request = OffsetCommitRequest(
+                group_id=group_id,
+                member_id="",
+                topics=[OffsetCommitRequestTopic(name=name, partitions=each) for name, each in topics.items()],
+            )
+            version = connection.version_for(ApiKey.OFFSET_COMMIT, _NAMES_MAX)
             answer = await connection.ask(request, OffsetCommitResponse, version=version)
-            return {
-                TopicPartition(topic.name, each.partition_index): outcome(
-                    None, each.error_code, f"group {group_id}", topic=topic.name, partition=each.partition_index
-                )
-                for topic in answer.topics
-                for each in topic.partitions
-            }
+            for topic in answer.topics:
+                for each in topic.partitions:
+                    if each.error_code == 0:
+                        continue
+                    tp = TopicPartition(topic.name, each.partition_index)
+                    error = error_for(
+                        each.error_code,
+                        f"group {group_id!r}",
+                        broker=connection.name,
+                        topic=tp.topic,
+                        partition=tp.partition,
+                    )
+                    if error.retriable and each.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                        raise error
+                    failed[tp] = error
 
-        await self._each(wanted, attempt, f"altering the offsets of group {group_id}")
+        await self._on_coordinator(
+            CoordinatorKind.GROUP, group_id, ask, timeout_ms, f"committing offsets of {group_id!r}"
+        )
+        raise_first(failed)
 
-    async def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """Forgets what a group committed; GroupSubscribedToTopicError while it reads that topic."""
+    async def delete_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
+    ) -> None:
+        """Forgets what a group committed. GroupSubscribedToTopicError while a member reads the topic."""
+        asked = by_topic(partitions)
+        failed: dict[TopicPartition, KafkaError] = {}
 
-        async def attempt(asked: list[TopicPartition]) -> dict[TopicPartition, KafkaError | None]:
-            connection = await self._coordinator(CoordinatorKind.GROUP, group_id)
+        async def ask(connection: BrokerConnection) -> None:
+            failed.clear()
             request = OffsetDeleteRequest(
                 group_id=group_id,
                 topics=[
                     OffsetDeleteRequestTopic(
-                        name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=at) for at in theirs]
+                        name=name, partitions=[OffsetDeleteRequestPartition(partition_index=index) for index in each]
                     )
-                    for topic, theirs in by_topic(asked).items()
+                    for name, each in asked.items()
                 ],
             )
             answer = await connection.ask(request, OffsetDeleteResponse)
-            raise_for(answer.error_code, f"group {group_id}", broker=connection.name)
-            return {
-                TopicPartition(topic.name, each.partition_index): outcome(
-                    None, each.error_code, f"group {group_id}", topic=topic.name, partition=each.partition_index
-                )
-                for topic in answer.topics
-                for each in topic.partitions
-            }
+            raise_for(answer.error_code, f"group {group_id!r}", broker=connection.name)
+            for topic in answer.topics:
+                for each in topic.partitions:
+                    if each.error_code != 0:
+                        tp = TopicPartition(topic.name, each.partition_index)
+                        failed[tp] = error_for(
+                            each.error_code, f"group {group_id!r}", topic=tp.topic, partition=tp.partition
+                        )
 
-        await self._each(partitions, attempt, f"deleting offsets of group {group_id}")
+        await self._on_coordinator(
+            CoordinatorKind.GROUP, group_id, ask, timeout_ms, f"deleting offsets of {group_id!r}"
+        )
+        raise_first(failed)
 
-    async def delete_groups(self, group_ids: Iterable[str]) -> None:
-        """Deletes groups with what they committed; GroupNotEmptyError while they have members."""
 
-        async def ask(connection: BrokerConnection, theirs: list[str]) -> dict[str, KafkaError | None]:
-            answer = await connection.ask(DeleteGroupsRequest(groups_names=theirs), DeleteGroupsResponse)
-            return {
-                each.group_id: outcome(None, each.error_code, f"group {each.group_id}", broker=connection.name)
-                for each in answer.results
-            }
+def _offset_fetch(group_id: str, asked: dict[str, list[int]] | None, version: int) -> OffsetFetchRequest:
+    if version >= _GROUPS_FROM:
+        topics = None
+        if asked is not None:
+            topics = [OffsetFetchRequestTopics(name=name, partition_indexes=each) for name, each in asked.items()]
+        return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=topics)])
+    named = None
+    if asked is not None:
+        named = [OffsetFetchRequestTopic(name=name, partition_indexes=each) for name, each in asked.items()]
+    return OffsetFetchRequest(group_id=group_id, topics=named)
 
-        async def attempt(asked: list[str]) -> dict[str, KafkaError | None]:
-            return await self._by_coordinator(CoordinatorKind.GROUP, asked, ask)
 
-        await self._each(group_ids, attempt, "deleting groups")
-
-    async def remove_group_members(
-        self, group_id: str, group_instance_ids: Iterable[str] | None = None, *, reason: str | None = None
-    ) -> None:
-        """Takes static members out of a classic group by their `group_instance_id`, or every member there is."""
-        if group_instance_ids is None:
-            described = (await self.describe_groups([group_id]))[group_id]
-            members = [MemberIdentity(member_id=each.member_id, reason=reason) for each in described.members]
-        else:
-            members = [
-                MemberIdentity(member_id="", group_instance_id=each, reason=reason) for each in group_instance_ids
+def _classic_member(member: DescribedGroupMember) -> MemberDescription:
+    partitions: list[TopicPartition] = []
+    if len(member.member_assignment) >= 2:
+        try:
+            version = min(int.from_bytes(member.member_assignment[:2], "big"), ConsumerProtocolAssignment.MAX_VERSION)
+            assignment = ConsumerProtocolAssignment.decode(member.member_assignment, version, 2)
+            partitions = [
+                TopicPartition(topic.topic, index)
+                for topic in assignment.assigned_partitions
+                for index in topic.partitions
             ]
-        if not members:
-            return
-
-        async def attempt() -> None:
-            connection = await self._coordinator(CoordinatorKind.GROUP, group_id)
-            answer = await connection.ask(LeaveGroupRequest(group_id=group_id, members=members), LeaveGroupResponse)
-            raise_for(answer.error_code, f"group {group_id}", broker=connection.name)
-            for each in answer.members:
-                raise_for(each.error_code, f"group {group_id}, member {each.group_instance_id or each.member_id}")
-
-        await self._once(attempt, f"removing members of group {group_id}")
-
-
-async def _describe(connection: BrokerConnection, asked: list[str]) -> dict[str, GroupDescription | KafkaError]:
-    results: dict[str, GroupDescription | KafkaError] = {}
-    if connection.has_api(ApiKey.CONSUMER_GROUP_DESCRIBE):
-        request = ConsumerGroupDescribeRequest(group_ids=asked, include_authorized_operations=False)
-        newer = await connection.ask(request, ConsumerGroupDescribeResponse)
-        for found in newer.groups:
-            if found.error_code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
-                described = _consumer_group(found, connection)
-                results[found.group_id] = outcome(
-                    described, found.error_code, found.error_message, broker=connection.name
-                )
-    rest = [each for each in asked if each not in results]
-    if rest:
-        answer = await connection.ask(DescribeGroupsRequest(groups=rest), DescribeGroupsResponse)
-        for group in answer.groups:
-            is_missing = group.error_code == ErrorCode.GROUP_ID_NOT_FOUND
-            message = f"group {group.group_id}" if is_missing else group.error_message or f"group {group.group_id}"
-            results[group.group_id] = outcome(
-                _classic_group(group, connection), group.error_code, message, broker=connection.name
-            )
-            # Until v6 a group that there is not was described as a dead one.
-            if group.error_code == 0 and group.group_state == "Dead":
-                results[group.group_id] = GroupIdNotFoundError(f"group {group.group_id}", broker=connection.name)
-    return results
-
-
-def _classic_group(group: DescribedGroup, connection: BrokerConnection) -> GroupDescription:
-    is_consumer = group.protocol_type == _CONSUMER_PROTOCOL
-    members = tuple(
-        GroupMember(
-            each.member_id,
-            each.group_instance_id,
-            each.client_id,
-            each.client_host.lstrip("/"),
-            _assigned(each.member_assignment) if is_consumer else frozenset(),
-        )
-        for each in group.members
-    )
-    return GroupDescription(
-        group.group_id,
-        "classic",
-        group.protocol_type,
-        group.group_state,
-        group.protocol_data,
-        connection.node_id,
-        members,
+        except RemoteError:
+            partitions = []  # a group of another protocol (Kafka Connect, say) has bytes of its own there
+    return MemberDescription(
+        member.member_id, member.group_instance_id, member.client_id, member.client_host, sorted(partitions)
     )
 
 
-def _consumer_group(group: DescribedConsumerGroup, connection: BrokerConnection) -> GroupDescription:
-    members = tuple(
-        GroupMember(
-            each.member_id, each.instance_id, each.client_id, each.client_host.lstrip("/"), _owned(each.assignment)
-        )
-        for each in group.members
-    )
-    return GroupDescription(
-        group.group_id,
-        "consumer",
-        _CONSUMER_PROTOCOL,
-        group.group_state,
-        group.assignor_name,
-        connection.node_id,
-        members,
-    )
-
-
-def _owned(assignment: Assignment) -> frozenset[TopicPartition]:
-    return frozenset(
-        TopicPartition(topic.topic_name, at) for topic in assignment.topic_partitions for at in topic.partitions
-    )
-
-
-def _assigned(data: bytes) -> frozenset[TopicPartition]:
-    """What a member was given, where that can be read: the bytes are the members' own affair."""
-    if len(data) < 2:
-        return frozenset()
-    (version,) = struct.unpack_from(">h", data)
-    try:
-        known = ConsumerProtocolAssignment.decode(data, max(0, min(version, ConsumerProtocolAssignment.MAX_VERSION)), 2)
-    except RemoteError:
-        return frozenset()
-    return frozenset(TopicPartition(topic.topic, at) for topic in known.assigned_partitions for at in topic.partitions)
-
-
-def _commit(partition: int, offset: OffsetAndMetadata) -> OffsetCommitRequestPartition:
-    return OffsetCommitRequestPartition(
-        partition_index=partition,
-        committed_offset=offset.offset,
-        committed_leader_epoch=offset.leader_epoch,
-        committed_metadata=offset.metadata,
-    )
-
-
-def _offset_fetch(
-    group_id: str, asked: Mapping[str, list[int]] | None, version: int, require_stable: bool
-) -> OffsetFetchRequest:
-    if version < 8:
-        older = asked and [OffsetFetchRequestTopic(name=name, partition_indexes=at) for name, at in asked.items()]
-        return OffsetFetchRequest(
-            group_id=group_id, topics=None if asked is None else older or [], require_stable=require_stable
-        )
-    newer = asked and [OffsetFetchRequestTopics(name=name, partition_indexes=at) for name, at in asked.items()]
-    group = OffsetFetchRequestGroup(group_id=group_id, topics=None if asked is None else newer or [])
-    return OffsetFetchRequest(groups=[group], require_stable=require_stable)
-
-
-def _committed(
-    group_id: str, answer: OffsetFetchResponse, version: int, connection: BrokerConnection
-) -> dict[TopicPartition, OffsetAndMetadata]:
-    code = answer.groups[0].error_code if version >= 8 else answer.error_code
-    raise_for(code, f"group {group_id}", broker=connection.name)
-    found: dict[TopicPartition, OffsetAndMetadata] = {}
-    for topic in answer.groups[0].topics if version >= 8 else answer.topics:
-        for each in topic.partitions:
-            tp = TopicPartition(topic.name, each.partition_index)
-            if each.error_code:
-                raise error_for(each.error_code, f"group {group_id}", topic=tp.topic, partition=tp.partition)
-            if each.committed_offset >= 0:
-                found[tp] = OffsetAndMetadata(each.committed_offset, each.metadata or "", each.committed_leader_epoch)
-    return dict(sorted(found.items()))
+def _address(connection: BrokerConnection) -> BrokerAddress:
+    return BrokerAddress(connection.node_id, connection.host, connection.port)

@@ -1,16 +1,14 @@
-"""Records seen from outside: which offsets a partition has, by position or by time, and deleting from its front."""
+"""Records and offsets of partitions, and the producers that partitions know."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from enum import IntEnum
-from typing import Final
 
-from mainstem.client.admin_base import AdminBase, outcome
+from mainstem.client.admin_base import AdminBase, by_topic
+from mainstem.client.admin_types import OffsetSpec, ProducerDescription
 from mainstem.client.connection import BrokerConnection
-from mainstem.client.errors import KafkaError, UnsupportedVersionError
+from mainstem.client.errors import KafkaError, error_for
 from mainstem.client.types import OffsetAndTimestamp, TopicPartition
-from mainstem.protocol.api import ApiKey
 from mainstem.protocol.messages.k02_list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -23,121 +21,142 @@ from mainstem.protocol.messages.k21_delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
+from mainstem.protocol.messages.k61_describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    TopicRequest,
+)
+
+UP_TO_END = -1
+"""In `delete_records`: everything up to the high watermark."""
 
 
-class OffsetSpec(IntEnum):
-    """Positions that have a name. A time in milliseconds (0 or more) stands for the first record from then on."""
-
-    LATEST = -1
-    EARLIEST = -2
-    MAX_TIMESTAMP = -3
-    EARLIEST_LOCAL = -4
-    LATEST_TIERED = -5
-
-
-_FIRST_VERSION: Final = {OffsetSpec.MAX_TIMESTAMP: 7, OffsetSpec.EARLIEST_LOCAL: 8, OffsetSpec.LATEST_TIERED: 9}
-
-ALL_RECORDS: Final = -1
-"""To `delete_records`: everything up to the high watermark."""
-
-
-class RecordAdmin(AdminBase):
+class RecordsAdmin(AdminBase):
     async def list_offsets(
-        self, specs: Mapping[TopicPartition, OffsetSpec | int], *, read_committed: bool = False
+        self,
+        partitions: Mapping[TopicPartition, OffsetSpec | int],
+        *,
+        read_committed: bool = False,
+        timeout_ms: float | None = None,
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """The offset that each spec stands for; -1 where there is none, as for a time after the last record.
+        """Offsets of partitions: the latest, the earliest, or the first from a time in milliseconds on.
 
-        With `read_committed` LATEST is the last stable offset: up to there no transaction is open.
+        The offset is -1 where no record is that late.
         """
 
         async def ask(
-            connection: BrokerConnection, theirs: dict[str, list[int]]
+            connection: BrokerConnection, asked: list[TopicPartition]
         ) -> dict[TopicPartition, OffsetAndTimestamp | KafkaError]:
-            version = connection.version_for(ApiKey.LIST_OFFSETS)
-            topics = []
-            for topic, partitions in theirs.items():
-                wanted = [
-                    ListOffsetsPartition(partition_index=at, timestamp=specs[TopicPartition(topic, at)])
-                    for at in partitions
-                ]
-                topics.append(ListOffsetsTopic(name=topic, partitions=wanted))
-                if any(_first_version(each.timestamp) > version for each in wanted):
-                    raise UnsupportedVersionError("the broker is too old for that spec", broker=connection.name)
             request = ListOffsetsRequest(
                 replica_id=-1,
-                isolation_level=int(read_committed),
-                topics=topics,
+                isolation_level=1 if read_committed else 0,
+                topics=[
+                    ListOffsetsTopic(
+                        name=name,
+                        partitions=[
+                            ListOffsetsPartition(
+                                partition_index=index, timestamp=int(partitions[TopicPartition(name, index)])
+                            )
+                            for index in each
+                        ],
+                    )
+                    for name, each in by_topic(asked).items()
+                ],
                 timeout_ms=self.options.request_timeout_ms,
             )
-            answer = await connection.ask(request, ListOffsetsResponse, version=version)
+            answer = await connection.ask(request, ListOffsetsResponse)
             return {
-                TopicPartition(topic.name, each.partition_index): outcome(
-                    OffsetAndTimestamp(each.offset, each.timestamp, each.leader_epoch),
-                    each.error_code,
-                    broker=connection.name,
-                    topic=topic.name,
-                    partition=each.partition_index,
+                TopicPartition(topic.name, each.partition_index): OffsetAndTimestamp(
+                    each.offset, each.timestamp, each.leader_epoch
                 )
+                if each.error_code == 0
+                else _error(each.error_code, None, connection, topic.name, each.partition_index)
                 for topic in answer.topics
                 for each in topic.partitions
             }
 
-        async def attempt(
-            asked: list[TopicPartition],
-        ) -> dict[TopicPartition, OffsetAndTimestamp | KafkaError]:
-            return await self._by_leader(asked, ask)
+        return await self._on_leaders(partitions, ask, timeout_ms, "listing offsets")
 
-        return await self._each(specs, attempt, "listing offsets")
-
-    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset that the next record of each partition will have, as far as consumers may see."""
-        found = await self.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
+    async def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset of the first record of each."""
+        found = await self.list_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST), timeout_ms=timeout_ms)
         return {tp: each.offset for tp, each in found.items()}
 
-    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        found = await self.list_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
+    async def end_offsets(
+        self, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset that the next record of each will have, as far as consumers may see."""
+        found = await self.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST), timeout_ms=timeout_ms)
         return {tp: each.offset for tp, each in found.items()}
 
     async def delete_records(
-        self, before: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
+        self, before: Mapping[TopicPartition, int], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Deletes records below an offset (or `ALL_RECORDS`), for good; the first offset that each has now."""
-        limit_ms = self.options.request_timeout_ms if timeout_ms is None else timeout_ms
+        """Deletes the records below an offset, -1 for all; the first offset that each partition then has."""
 
         async def ask(
-            connection: BrokerConnection, theirs: dict[str, list[int]]
+            connection: BrokerConnection, asked: list[TopicPartition]
         ) -> dict[TopicPartition, int | KafkaError]:
             request = DeleteRecordsRequest(
                 topics=[
                     DeleteRecordsTopic(
-                        name=topic,
+                        name=name,
                         partitions=[
-                            DeleteRecordsPartition(partition_index=at, offset=before[TopicPartition(topic, at)])
-                            for at in partitions
+                            DeleteRecordsPartition(partition_index=index, offset=before[TopicPartition(name, index)])
+                            for index in each
                         ],
                     )
-                    for topic, partitions in theirs.items()
+                    for name, each in by_topic(asked).items()
                 ],
-                timeout_ms=limit_ms,
+                timeout_ms=self.options.request_timeout_ms,
             )
             answer = await connection.ask(request, DeleteRecordsResponse)
             return {
-                TopicPartition(topic.name, each.partition_index): outcome(
-                    each.low_watermark,
-                    each.error_code,
-                    broker=connection.name,
-                    topic=topic.name,
-                    partition=each.partition_index,
-                )
+                TopicPartition(topic.name, each.partition_index): each.low_watermark
+                if each.error_code == 0
+                else _error(each.error_code, None, connection, topic.name, each.partition_index)
                 for topic in answer.topics
                 for each in topic.partitions
             }
 
-        async def attempt(asked: list[TopicPartition]) -> dict[TopicPartition, int | KafkaError]:
-            return await self._by_leader(asked, ask)
+        return await self._on_leaders(before, ask, timeout_ms, "deleting records")
 
-        return await self._each(before, attempt, "deleting records", timeout_ms)
+    async def describe_producers(
+        self, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, list[ProducerDescription]]:
+        """The idempotent and transactional producers that the leader of each partition knows."""
+
+        async def ask(
+            connection: BrokerConnection, asked: list[TopicPartition]
+        ) -> dict[TopicPartition, list[ProducerDescription] | KafkaError]:
+            request = DescribeProducersRequest(
+                topics=[TopicRequest(name=name, partition_indexes=each) for name, each in by_topic(asked).items()]
+            )
+            answer = await connection.ask(request, DescribeProducersResponse)
+            found: dict[TopicPartition, list[ProducerDescription] | KafkaError] = {}
+            for topic in answer.topics:
+                for each in topic.partitions:
+                    tp = TopicPartition(topic.name, each.partition_index)
+                    if each.error_code != 0:
+                        found[tp] = _error(each.error_code, each.error_message, connection, tp.topic, tp.partition)
+                        continue
+                    found[tp] = [
+                        ProducerDescription(
+                            one.producer_id,
+                            one.producer_epoch,
+                            one.last_sequence,
+                            one.last_timestamp,
+                            one.coordinator_epoch,
+                            one.current_txn_start_offset,
+                        )
+                        for one in each.active_producers
+                    ]
+            return found
+
+        return await self._on_leaders(partitions, ask, timeout_ms, "describing producers")
 
 
-def _first_version(spec: int) -> int:
-    return _FIRST_VERSION.get(OffsetSpec(spec), 1) if spec < 0 else 1
+def _error(code: int, message: str | None, connection: BrokerConnection, topic: str, partition: int) -> KafkaError:
+    return error_for(code, message, broker=connection.name, topic=topic, partition=partition)

@@ -1,22 +1,20 @@
-"""Topics and their partitions: create, list, describe, grow, delete; who leads them and where their replicas are."""
+"""Topics and their partitions: created, listed, described, grown, moved, deleted."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import IntEnum
 
-from mainstem.client.admin_base import AdminBase, by_topic, outcome
-from mainstem.client.errors import KafkaError, raise_for
-from mainstem.client.metadata import PartitionInfo
+from mainstem.client.admin_base import AdminBase, by_topic, raise_first
+from mainstem.client.admin_types import CreatedTopic, NewTopic, PartitionDescription, Reassignment, TopicDescription
+from mainstem.client.connection import BrokerConnection
+from mainstem.client.errors import KafkaError, error_for, raise_for
+from mainstem.client.metadata import TopicInfo
 from mainstem.client.types import TopicPartition
-from mainstem.protocol.api import ApiKey
-from mainstem.protocol.messages.k03_metadata import MetadataResponseTopic
+from mainstem.protocol.errors import ErrorCode
 from mainstem.protocol.messages.k19_create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
-    CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
@@ -40,183 +38,155 @@ from mainstem.protocol.messages.k46_list_partition_reassignments import (
     ListPartitionReassignmentsTopics,
 )
 from mainstem.protocol.schema import ZERO_UUID
-from mainstem.protocol.uuids import uuid_to_text
+
+_NAMES_AND_IDS_FROM = 6
 
 
-@dataclass(frozen=True, slots=True)
-class NewTopic:
-    """A topic to create. -1 leaves the number to the cluster's defaults; `assignments` says where replicas go."""
-
-    name: str
-    num_partitions: int = -1
-    replication_factor: int = -1
-    configs: Mapping[str, str | None] = field(default_factory=dict)
-    assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class CreatedTopic:
-    """`topic_id` is None, and the numbers are -1, where the broker does not tell."""
-
-    name: str
-    topic_id: str | None
-    num_partitions: int
-    replication_factor: int
-    configs: Mapping[str, str | None]
-
-
-@dataclass(frozen=True, slots=True)
-class TopicListing:
-    name: str
-    topic_id: str | None
-    is_internal: bool
-
-
-@dataclass(frozen=True, slots=True)
-class TopicDescription:
-    name: str
-    topic_id: str | None
-    is_internal: bool
-    partitions: tuple[PartitionInfo, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Reassignment:
-    """Replicas of a partition that are on the move."""
-
-    replicas: tuple[int, ...]
-    adding: tuple[int, ...]
-    removing: tuple[int, ...]
-
-
-class ElectionType(IntEnum):
-    PREFERRED = 0
-    UNCLEAN = 1
-
-
-class TopicAdmin(AdminBase):
+class TopicsAdmin(AdminBase):
     async def create_topics(
-        self, topics: Iterable[NewTopic], *, validate_only: bool = False, timeout_ms: int | None = None
+        self, topics: Iterable[NewTopic], *, validate_only: bool = False, timeout_ms: float | None = None
     ) -> dict[str, CreatedTopic]:
-        """Creates topics; TopicExistsError and its like for those that cannot be."""
-        wanted = {topic.name: topic for topic in topics}
+        """Creates topics; what each became. TopicExistsError where there is one of that name."""
+        created: dict[str, CreatedTopic] = {}
+        failed: dict[str, KafkaError] = {}
+        left = {topic.name: topic for topic in topics}
 
-        async def attempt(names: list[str]) -> dict[str, CreatedTopic | KafkaError]:
-            connection = await self._controller()
+        async def ask(connection: BrokerConnection) -> None:
             request = CreateTopicsRequest(
-                topics=[_creatable(wanted[name]) for name in names],
-                timeout_ms=self._limit_ms(timeout_ms),
+                topics=[_creatable(topic) for topic in left.values()],
+                timeout_ms=self.options.request_timeout_ms,
                 validate_only=validate_only,
             )
             answer = await connection.ask(request, CreateTopicsResponse)
-            return {
-                each.name: outcome(
-                    _created(each), each.error_code, each.error_message, broker=connection.name, topic=each.name
-                )
-                for each in answer.topics
-            }
+            again: KafkaError | None = None
+            for each in answer.topics:
+                error = error_for(each.error_code, each.error_message, broker=connection.name, topic=each.name)
+                if each.error_code == 0:
+                    configs = {config.name: config.value for config in each.configs or ()}
+                    created[each.name] = CreatedTopic(
+                        each.name, each.topic_id, each.num_partitions, each.replication_factor, configs
+                    )
+                elif error.retriable:
+                    again = error
+                    continue
+                else:
+                    failed[each.name] = error
+                left.pop(each.name, None)
+            if again is not None:
+                raise again
 
-        return await self._each(wanted, attempt, "creating topics", timeout_ms)
+        await self._on_controller(ask, timeout_ms, "creating topics")
+        raise_first(failed)
+        return created
 
-    async def list_topics(self, *, include_internal: bool = False) -> list[TopicListing]:
-        """Every topic that may be seen, by name."""
+    async def delete_topics(self, topics: Iterable[str], *, timeout_ms: float | None = None) -> None:
+        """Deletes topics with everything in them. UnknownTopicOrPartitionError where there is none of that name."""
+        failed: dict[str, KafkaError] = {}
+        names = list(dict.fromkeys(topics))
+        left = list(names)
 
-        async def attempt() -> list[TopicListing]:
-            found = await self._topics(None)
-            return [
-                TopicListing(name, _id(topic.topic_id), topic.is_internal)
-                for name, topic in sorted(found.items())
-                if include_internal or not topic.is_internal
-            ]
-
-        return await self._once(attempt, "listing topics")
-
-    async def describe_topics(self, names: Iterable[str] | None = None) -> dict[str, TopicDescription]:
-        """These topics with their partitions, or all of them."""
-        if names is None:
-
-            async def all_of_them() -> dict[str, TopicDescription]:
-                return {name: _described(topic) for name, topic in sorted((await self._topics(None)).items())}
-
-            return await self._once(all_of_them, "describing topics")
-
-        async def attempt(asked: list[str]) -> dict[str, TopicDescription | KafkaError]:
-            found = await self._topics(asked)
-            return {name: outcome(_described(topic), topic.error_code, topic=name) for name, topic in found.items()}
-
-        return await self._each(names, attempt, "describing topics")
-
-    async def delete_topics(self, names: Iterable[str], *, timeout_ms: int | None = None) -> None:
-        async def attempt(asked: list[str]) -> dict[str, KafkaError | None]:
-            connection = await self._controller()
-            request = DeleteTopicsRequest(timeout_ms=self._limit_ms(timeout_ms))
-            if connection.version_for(ApiKey.DELETE_TOPICS) >= 6:
-                request.topics = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in asked]
+        async def ask(connection: BrokerConnection) -> None:
+            version = connection.version_for(DeleteTopicsRequest.API_KEY)
+            request = DeleteTopicsRequest(timeout_ms=self.options.request_timeout_ms)
+            if version >= _NAMES_AND_IDS_FROM:
+                request.topics = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in left]
             else:
-                request.topic_names = asked
-            answer = await connection.ask(request, DeleteTopicsResponse)
-            return {
-                str(each.name): outcome(
-                    None, each.error_code, each.error_message, broker=connection.name, topic=each.name
-                )
-                for each in answer.responses
-            }
+                request.topic_names = list(left)
+            answer = await connection.ask(request, DeleteTopicsResponse, version=version)
+            again: KafkaError | None = None
+            for each in answer.responses:
+                error = error_for(each.error_code, each.error_message, broker=connection.name, topic=each.name)
+                # A topic that is not there will not be there a moment later, whatever the code says of retries.
+                if each.error_code != 0 and error.retriable and each.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    again = error
+                    continue
+                if each.error_code != 0:
+                    failed[each.name or ""] = error
+                if each.name in left:
+                    left.remove(each.name)
+            if again is not None:
+                raise again
 
-        await self._each(names, attempt, "deleting topics", timeout_ms)
+        await self._on_controller(ask, timeout_ms, "deleting topics")
+        self._cluster.unwant(names)
+        raise_first(failed)
+
+    async def list_topics(self, *, internal: bool = False, timeout_ms: float | None = None) -> list[str]:
+        """The names of all topics; of those that Kafka itself uses only where `internal` asks for them."""
+        found = await self._retrying(self._cluster.all_topics, timeout_ms, "listing topics")
+        return sorted(name for name, topic in found.items() if internal or not topic.is_internal)
+
+    async def describe_topics(
+        self, topics: Iterable[str] | None = None, *, timeout_ms: float | None = None
+    ) -> dict[str, TopicDescription]:
+        """Partitions, leaders and replicas of these topics, or of all."""
+        found = await self._retrying(self._cluster.all_topics, timeout_ms, "describing topics")
+        names = sorted(found) if topics is None else list(topics)
+        described: dict[str, TopicDescription] = {}
+        failed: dict[str, KafkaError] = {}
+        for name in names:
+            if name in found:
+                described[name] = _description(found[name])
+            else:
+                failed[name] = error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic=name)
+        raise_first(failed)
+        return described
 
     async def create_partitions(
         self,
-        totals: Mapping[str, int],
+        counts: Mapping[str, int],
         *,
         assignments: Mapping[str, Sequence[Sequence[int]]] | None = None,
         validate_only: bool = False,
-        timeout_ms: int | None = None,
+        timeout_ms: float | None = None,
     ) -> None:
-        """Grows topics to so many partitions in all. `assignments` says where the replicas of the new ones go."""
-        where = assignments or {}
+        """Has topics grow to so many partitions. `assignments` names the brokers of each new one."""
+        failed: dict[str, KafkaError] = {}
 
-        async def attempt(asked: list[str]) -> dict[str, KafkaError | None]:
-            connection = await self._controller()
+        async def ask(connection: BrokerConnection) -> None:
+            failed.clear()
+            topics = []
+            for name, count in counts.items():
+                given = (assignments or {}).get(name)
+                placed = (
+                    None if given is None else [CreatePartitionsAssignment(broker_ids=list(each)) for each in given]
+                )
+                topics.append(CreatePartitionsTopic(name=name, count=count, assignments=placed))
             request = CreatePartitionsRequest(
-                topics=[
-                    CreatePartitionsTopic(
-                        name=name,
-                        count=totals[name],
-                        assignments=[CreatePartitionsAssignment(broker_ids=list(each)) for each in where[name]]
-                        if name in where
-                        else None,
-                    )
-                    for name in asked
-                ],
-                timeout_ms=self._limit_ms(timeout_ms),
-                validate_only=validate_only,
+                topics=topics, timeout_ms=self.options.request_timeout_ms, validate_only=validate_only
             )
             answer = await connection.ask(request, CreatePartitionsResponse)
-            return {
-                each.name: outcome(None, each.error_code, each.error_message, broker=connection.name, topic=each.name)
-                for each in answer.results
-            }
+            for each in answer.results:
+                if each.error_code == ErrorCode.NOT_CONTROLLER:
+                    raise error_for(each.error_code, broker=connection.name)
+                if each.error_code != 0:
+                    failed[each.name] = error_for(
+                        each.error_code, each.error_message, broker=connection.name, topic=each.name
+                    )
 
-        await self._each(totals, attempt, "adding partitions", timeout_ms)
+        await self._on_controller(ask, timeout_ms, "creating partitions")
+        raise_first(failed)
 
     async def elect_leaders(
         self,
         partitions: Iterable[TopicPartition] | None = None,
         *,
-        kind: ElectionType = ElectionType.PREFERRED,
-        timeout_ms: int | None = None,
+        unclean: bool = False,
+        timeout_ms: float | None = None,
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Elects leaders anew, of all partitions by default; ElectionNotNeededError where the right one leads."""
+        """Has the preferred replicas lead, or with `unclean` any that lives, where nobody does.
+
+        What came of it for each partition: None where one was elected, ElectionNotNeededError where it led already.
+        """
         asked = None if partitions is None else by_topic(partitions)
 
-        async def attempt() -> dict[TopicPartition, KafkaError | None]:
-            connection = await self._controller()
+        async def ask(connection: BrokerConnection) -> dict[TopicPartition, KafkaError | None]:
             request = ElectLeadersRequest(
-                election_type=kind,
+                election_type=1 if unclean else 0,
                 topic_partitions=None
                 if asked is None
-                else [TopicPartitions(topic=topic, partitions=theirs) for topic, theirs in asked.items()],
-                timeout_ms=self._limit_ms(timeout_ms),
+                else [TopicPartitions(topic=name, partitions=each) for name, each in asked.items()],
+                timeout_ms=self.options.request_timeout_ms,
             )
             answer = await connection.ask(request, ElectLeadersResponse)
             raise_for(answer.error_code, "electing leaders", broker=connection.name)
@@ -224,57 +194,60 @@ class TopicAdmin(AdminBase):
             for topic in answer.replica_election_results:
                 for each in topic.partition_result:
                     tp = TopicPartition(topic.topic, each.partition_id)
-                    where = {"topic": tp.topic, "partition": tp.partition}
-                    results[tp] = outcome(None, each.error_code, each.error_message, **where)
+                    results[tp] = None
+                    if each.error_code != 0:
+                        results[tp] = error_for(
+                            each.error_code, each.error_message, topic=tp.topic, partition=tp.partition
+                        )
             return results
 
-        return await self._once(attempt, "electing leaders")
+        return await self._on_controller(ask, timeout_ms, "electing leaders")
 
     async def alter_partition_reassignments(
-        self, moves: Mapping[TopicPartition, Sequence[int] | None], *, timeout_ms: int | None = None
+        self, replicas: Mapping[TopicPartition, Sequence[int] | None], *, timeout_ms: float | None = None
     ) -> None:
-        """Moves partitions to these replicas; None calls a move off."""
+        """Moves partitions to other brokers; None cancels a move that is under way."""
+        failed: dict[TopicPartition, KafkaError] = {}
 
-        async def attempt(asked: list[TopicPartition]) -> dict[TopicPartition, KafkaError | None]:
-            connection = await self._controller()
-            topics = [
-                ReassignableTopic(
-                    name=topic,
-                    partitions=[
-                        ReassignablePartition(partition_index=at, replicas=_listed(moves[TopicPartition(topic, at)]))
-                        for at in theirs
-                    ],
+        async def ask(connection: BrokerConnection) -> None:
+            failed.clear()
+            topics: dict[str, list[ReassignablePartition]] = {}
+            for tp, brokers in replicas.items():
+                wanted = None if brokers is None else list(brokers)
+                topics.setdefault(tp.topic, []).append(
+                    ReassignablePartition(partition_index=tp.partition, replicas=wanted)
                 )
-                for topic, theirs in by_topic(asked).items()
-            ]
-            request = AlterPartitionReassignmentsRequest(timeout_ms=self._limit_ms(timeout_ms), topics=topics)
+            request = AlterPartitionReassignmentsRequest(
+                timeout_ms=self.options.request_timeout_ms,
+                topics=[ReassignableTopic(name=name, partitions=each) for name, each in topics.items()],
+            )
             answer = await connection.ask(request, AlterPartitionReassignmentsResponse)
             raise_for(answer.error_code, answer.error_message, broker=connection.name)
-            return {
-                TopicPartition(topic.name, each.partition_index): outcome(
-                    None, each.error_code, each.error_message, topic=topic.name, partition=each.partition_index
-                )
-                for topic in answer.responses
-                for each in topic.partitions
-            }
+            for topic in answer.responses:
+                for each in topic.partitions:
+                    if each.error_code != 0:
+                        tp = TopicPartition(topic.name, each.partition_index)
+                        failed[tp] = error_for(
+                            each.error_code, each.error_message, topic=tp.topic, partition=tp.partition
+                        )
 
-        await self._each(moves, attempt, "moving partitions", timeout_ms)
+        await self._on_controller(ask, timeout_ms, "moving partitions")
+        raise_first(failed)
 
     async def list_partition_reassignments(
-        self, partitions: Iterable[TopicPartition] | None = None
+        self, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, Reassignment]:
         """The moves that are under way."""
         asked = None if partitions is None else by_topic(partitions)
 
-        async def attempt() -> dict[TopicPartition, Reassignment]:
-            connection = await self._controller()
-            topics = asked and [
-                ListPartitionReassignmentsTopics(name=topic, partition_indexes=theirs)
-                for topic, theirs in asked.items()
-            ]
-            answer = await connection.ask(
-                ListPartitionReassignmentsRequest(topics=topics or None), ListPartitionReassignmentsResponse
-            )
+        async def ask(connection: BrokerConnection) -> dict[TopicPartition, Reassignment]:
+            topics = None
+            if asked is not None:
+                topics = [
+                    ListPartitionReassignmentsTopics(name=name, partition_indexes=each) for name, each in asked.items()
+                ]
+            request = ListPartitionReassignmentsRequest(timeout_ms=self.options.request_timeout_ms, topics=topics)
+            answer = await connection.ask(request, ListPartitionReassignmentsResponse)
             raise_for(answer.error_code, answer.error_message, broker=connection.name)
             return {
                 TopicPartition(topic.name, each.partition_index): Reassignment(
@@ -284,52 +257,25 @@ class TopicAdmin(AdminBase):
                 for each in topic.partitions
             }
 
-        return await self._once(attempt, "listing moves")
-
-    def _limit_ms(self, timeout_ms: int | None) -> int:
-        """How long a broker may take before it answers: no longer than somebody waits for the answer."""
-        return min(
-            self.options.default_api_timeout_ms if timeout_ms is None else timeout_ms, self.options.request_timeout_ms
-        )
+        return await self._on_controller(ask, timeout_ms, "listing moves of partitions")
 
 
 def _creatable(topic: NewTopic) -> CreatableTopic:
     return CreatableTopic(
         name=topic.name,
-        num_partitions=-1 if topic.assignments else topic.num_partitions,
+        num_partitions=-1 if topic.assignments else topic.partitions,
         replication_factor=-1 if topic.assignments else topic.replication_factor,
         assignments=[
-            CreatableReplicaAssignment(partition_index=at, broker_ids=list(ids))
-            for at, ids in topic.assignments.items()
+            CreatableReplicaAssignment(partition_index=index, broker_ids=list(brokers))
+            for index, brokers in topic.assignments.items()
         ],
-        configs=[CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()],
+        configs=[CreatableTopicConfig(name=name, value=str(value)) for name, value in topic.configs.items()],
     )
 
 
-def _created(found: CreatableTopicResult) -> CreatedTopic:
-    configs = {each.name: each.value for each in found.configs or ()}
-    return CreatedTopic(found.name, _id(found.topic_id), found.num_partitions, found.replication_factor, configs)
-
-
-def _described(topic: MetadataResponseTopic) -> TopicDescription:
-    partitions = tuple(
-        PartitionInfo(
-            each.partition_index,
-            each.leader_id,
-            each.leader_epoch,
-            tuple(each.replica_nodes),
-            tuple(each.isr_nodes),
-            tuple(each.offline_replicas),
-            each.error_code,
-        )
-        for each in sorted(topic.partitions, key=lambda one: one.partition_index)
-    )
-    return TopicDescription(topic.name or "", _id(topic.topic_id), topic.is_internal, partitions)
-
-
-def _id(topic_id: bytes) -> str | None:
-    return None if topic_id == ZERO_UUID else uuid_to_text(topic_id)
-
-
-def _listed(replicas: Sequence[int] | None) -> list[int] | None:
-    return None if replicas is None else list(replicas)
+def _description(info: TopicInfo) -> TopicDescription:
+    partitions = [
+        PartitionDescription(each.partition, each.leader, each.epoch, each.replicas, each.isr, each.offline)
+        for _, each in sorted(info.partitions.items())
+    ]
+    return TopicDescription(info.name, info.topic_id, info.is_internal, partitions)

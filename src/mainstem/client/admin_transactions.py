@@ -1,21 +1,22 @@
-"""Producers and transactions: who writes to a partition, what is open, and ending what hangs.
-
-A transaction is ended in one of two ways. `fence_producers` takes the transactional id over, so that its coordinator
-aborts what is open: the usual way. `abort_transaction` writes the abort marker straight to one partition, for a
-transaction that no coordinator knows any more and that holds back read_committed consumers (KIP-664).
-"""
+"""Transactions: listed, described, aborted where their producer is gone, and producers fenced."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from mainstem.client.admin_base import AdminBase, outcome
+from mainstem.client.admin_base import AdminBase, raise_first
+from mainstem.client.admin_types import TransactionDescription, TransactionListing
 from mainstem.client.cluster import CoordinatorKind
 from mainstem.client.connection import BrokerConnection
-from mainstem.client.errors import InvalidRequestError, KafkaError, error_for
+from mainstem.client.errors import (
+    IllegalStateError,
+    InvalidRequestError,
+    KafkaError,
+    UnsupportedVersionError,
+    raise_for,
+)
 from mainstem.client.types import TopicPartition
-from mainstem.protocol.errors import ErrorCode
+from mainstem.protocol.api import ApiKey
 from mainstem.protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from mainstem.protocol.messages.k27_write_txn_markers import (
     WritableTxnMarker,
@@ -35,74 +36,7 @@ from mainstem.protocol.messages.k65_describe_transactions import (
 from mainstem.protocol.messages.k66_list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerState:
-    """A producer that a partition remembers. `transaction_start` is -1 while it has none open there."""
-
-    producer_id: int
-    producer_epoch: int
-    last_sequence: int
-    last_timestamp: int
-    coordinator_epoch: int
-    transaction_start: int
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionListing:
-    transactional_id: str
-    producer_id: int
-    state: str
-    coordinator: int
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionDescription:
-    """`start_time_ms` is -1 while nothing is open."""
-
-    transactional_id: str
-    coordinator: int
-    producer_id: int
-    producer_epoch: int
-    state: str
-    timeout_ms: int
-    start_time_ms: int
-    partitions: tuple[TopicPartition, ...]
-
-
-class TransactionAdmin(AdminBase):
-    async def describe_producers(
-        self, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, list[ProducerState]]:
-        async def ask(
-            connection: BrokerConnection, theirs: dict[str, list[int]]
-        ) -> dict[TopicPartition, list[ProducerState] | KafkaError]:
-            topics = [TopicRequest(name=topic, partition_indexes=at) for topic, at in theirs.items()]
-            answer = await connection.ask(DescribeProducersRequest(topics=topics), DescribeProducersResponse)
-            results: dict[TopicPartition, list[ProducerState] | KafkaError] = {}
-            for topic in answer.topics:
-                for each in topic.partitions:
-                    states = [
-                        ProducerState(
-                            one.producer_id,
-                            one.producer_epoch,
-                            one.last_sequence,
-                            one.last_timestamp,
-                            one.coordinator_epoch,
-                            one.current_txn_start_offset,
-                        )
-                        for one in each.active_producers
-                    ]
-                    tp = TopicPartition(topic.name, each.partition_index)
-                    results[tp] = outcome(
-                        states, each.error_code, each.error_message, topic=tp.topic, partition=tp.partition
-                    )
-            return results
-
-        async def attempt(asked: list[TopicPartition]) -> dict[TopicPartition, list[ProducerState] | KafkaError]:
-            return await self._by_leader(asked, ask)
-
-        return await self._each(partitions, attempt, "describing producers")
-
+class TransactionsAdmin(AdminBase):
     async def list_transactions(
         self,
         *,
@@ -110,111 +44,127 @@ class TransactionAdmin(AdminBase):
         producer_ids: Iterable[int] = (),
         longer_than_ms: int = -1,
         pattern: str | None = None,
+        timeout_ms: float | None = None,
     ) -> list[TransactionListing]:
-        """Every transactional id that a coordinator knows, by id; the arguments leave out others."""
+        """The transactional ids that the coordinators know: all, or those in a state, of a producer, or that old.
+
+        `pattern` is a regular expression that the ids match (Kafka 4.1 and later).
+        """
         wanted_states, wanted_ids = list(states), list(producer_ids)
 
-        async def attempt(nodes: list[int]) -> dict[int, list[TransactionListing] | KafkaError]:
-            results: dict[int, list[TransactionListing] | KafkaError] = {}
-            for node_id in nodes:
-                connection = await self.cluster.node(node_id)
-                request = ListTransactionsRequest(
-                    state_filters=wanted_states,
-                    producer_id_filters=wanted_ids,
-                    duration_filter=longer_than_ms,
-                    transactional_id_pattern=pattern,
-                )
-                try:
-                    answer = await connection.ask(request, ListTransactionsResponse)
-                except ValueError as error:  # a filter that this broker's version has no field for
-                    raise error_for(ErrorCode.UNSUPPORTED_VERSION, str(error), broker=connection.name) from error
-                if answer.unknown_state_filters:
-                    unknown = ", ".join(answer.unknown_state_filters)
-                    raise InvalidRequestError(f"no transaction is ever in state {unknown}", broker=connection.name)
-                found = [
-                    TransactionListing(each.transactional_id, each.producer_id, each.transaction_state, node_id)
-                    for each in answer.transaction_states
-                ]
-                results[node_id] = outcome(found, answer.error_code, "listing transactions", broker=connection.name)
-            return results
-
-        nodes = await self._once(self._brokers, "listing transactions")
-        found = await self._each(nodes, attempt, "listing transactions")
-        return sorted((each for listed in found.values() for each in listed), key=lambda one: one.transactional_id)
-
-    async def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
-        async def ask(
-            connection: BrokerConnection, theirs: list[str]
-        ) -> dict[str, TransactionDescription | KafkaError]:
-            answer = await connection.ask(
-                DescribeTransactionsRequest(transactional_ids=theirs), DescribeTransactionsResponse
+        async def ask(connection: BrokerConnection) -> list[TransactionListing]:
+            version = connection.version_for(ApiKey.LIST_TRANSACTIONS)
+            if longer_than_ms >= 0 and version < 1:
+                raise UnsupportedVersionError("the broker cannot choose transactions by age", broker=connection.name)
+            if pattern is not None and version < 2:
+                raise UnsupportedVersionError("the broker cannot choose transactions by id", broker=connection.name)
+            request = ListTransactionsRequest(
+                state_filters=wanted_states,
+                producer_id_filters=wanted_ids,
+                duration_filter=longer_than_ms,
+                transactional_id_pattern=pattern,
             )
-            results: dict[str, TransactionDescription | KafkaError] = {}
-            for each in answer.transaction_states:
-                described = TransactionDescription(
-                    each.transactional_id,
+            answer = await connection.ask(request, ListTransactionsResponse, version=version)
+            raise_for(answer.error_code, "listing transactions", broker=connection.name)
+            if answer.unknown_state_filters:
+                states = ", ".join(answer.unknown_state_filters)
+                raise InvalidRequestError(f"no transaction is ever in state {states}", broker=connection.name)
+            return [
+                TransactionListing(each.transactional_id, each.producer_id, each.transaction_state)
+                for each in answer.transaction_states
+            ]
+
+        found = await self._on_every_broker(ask, timeout_ms, "listing transactions")
+        return sorted({each for listings in found.values() for each in listings})
+
+    async def describe_transactions(
+        self, transactional_ids: Iterable[str], *, timeout_ms: float | None = None
+    ) -> dict[str, TransactionDescription]:
+        """State, producer and partitions of each. TransactionalIdNotFoundError where the coordinator knows none."""
+        described: dict[str, TransactionDescription] = {}
+        failed: dict[str, KafkaError] = {}
+        for name in transactional_ids:
+
+            async def ask(connection: BrokerConnection, name: str = name) -> TransactionDescription:
+                request = DescribeTransactionsRequest(transactional_ids=[name])
+                answer = await connection.ask(request, DescribeTransactionsResponse)
+                each = answer.transaction_states[0]
+                raise_for(each.error_code, f"transactional id {name!r}", broker=connection.name)
+                return TransactionDescription(
+                    name,
                     connection.node_id,
+                    each.transaction_state,
                     each.producer_id,
                     each.producer_epoch,
-                    each.transaction_state,
                     each.transaction_timeout_ms,
                     each.transaction_start_time_ms,
-                    tuple(TopicPartition(topic.topic, at) for topic in each.topics for at in sorted(topic.partitions)),
+                    [TopicPartition(topic.topic, index) for topic in each.topics for index in topic.partitions],
                 )
-                message = f"transactional id {each.transactional_id}"
-                results[each.transactional_id] = outcome(described, each.error_code, message, broker=connection.name)
-            return results
 
-        async def attempt(asked: list[str]) -> dict[str, TransactionDescription | KafkaError]:
-            return await self._by_coordinator(CoordinatorKind.TRANSACTION, asked, ask)
-
-        return await self._each(transactional_ids, attempt, "describing transactions")
+            try:
+                described[name] = await self._on_coordinator(
+                    CoordinatorKind.TRANSACTION, name, ask, timeout_ms, f"describing transaction {name!r}"
+                )
+            except KafkaError as error:
+                failed[name] = error
+        raise_first(failed)
+        return described
 
     async def abort_transaction(
-        self, partition: TopicPartition, producer_id: int, producer_epoch: int, coordinator_epoch: int
+        self, tp: TopicPartition, start_offset: int, *, timeout_ms: float | None = None
     ) -> None:
-        """Writes an abort marker to one partition for a transaction that hangs there."""
+        """Ends a transaction that hangs on one partition, whose coordinator has forgotten it (KIP-664).
 
-        async def ask(
-            connection: BrokerConnection, theirs: dict[str, list[int]]
-        ) -> dict[TopicPartition, KafkaError | None]:
-            marker = WritableTxnMarker(
-                producer_id=producer_id,
-                producer_epoch=producer_epoch,
-                transaction_result=False,
-                topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=at) for topic, at in theirs.items()],
-                coordinator_epoch=coordinator_epoch,
-            )
-            answer = await connection.ask(WriteTxnMarkersRequest(markers=[marker]), WriteTxnMarkersResponse)
-            return {
-                TopicPartition(topic.name, each.partition_index): outcome(
-                    None, each.error_code, broker=connection.name, topic=topic.name, partition=each.partition_index
-                )
-                for written in answer.markers
-                for topic in written.topics
-                for each in topic.partitions
-            }
-
-        async def attempt(asked: list[TopicPartition]) -> dict[TopicPartition, KafkaError | None]:
-            return await self._by_leader(asked, ask)
-
-        await self._each([partition], attempt, "aborting a transaction")
-
-    async def fence_producers(self, transactional_ids: Iterable[str]) -> dict[str, tuple[int, int]]:
-        """Takes transactional ids over: what is open is aborted, and producers that use them are fenced.
-
-        Gives the producer id and the new epoch of each (KIP-588).
+        It is named by the partition and the offset at which it begins there, as `describe_producers` tells it.
         """
 
-        async def attempt(asked: list[str]) -> dict[str, tuple[int, int] | KafkaError]:
-            results: dict[str, tuple[int, int] | KafkaError] = {}
-            for each in asked:
-                connection = await self._coordinator(CoordinatorKind.TRANSACTION, each)
-                request = InitProducerIdRequest(transactional_id=each, transaction_timeout_ms=1)
-                answer = await connection.ask(request, InitProducerIdResponse)
-                found = (answer.producer_id, answer.producer_epoch)
-                message = f"transactional id {each}"
-                results[each] = outcome(found, answer.error_code, message, broker=connection.name)
-            return results
+        async def ask(
+            connection: BrokerConnection, asked: list[TopicPartition]
+        ) -> dict[TopicPartition, bool | KafkaError]:
+            request = DescribeProducersRequest(topics=[TopicRequest(name=tp.topic, partition_indexes=[tp.partition])])
+            answer = await connection.ask(request, DescribeProducersResponse)
+            partition = answer.topics[0].partitions[0]
+            raise_for(partition.error_code, partition.error_message, topic=tp.topic, partition=tp.partition)
+            found = [one for one in partition.active_producers if one.current_txn_start_offset == start_offset]
+            if not found:
+                raise IllegalStateError(
+                    f"no transaction that begins at offset {start_offset} is open",
+                    topic=tp.topic,
+                    partition=tp.partition,
+                )
+            marker = WritableTxnMarker(
+                producer_id=found[0].producer_id,
+                producer_epoch=found[0].producer_epoch,
+                transaction_result=False,
+                topics=[WritableTxnMarkerTopic(name=tp.topic, partition_indexes=[tp.partition])],
+                coordinator_epoch=max(found[0].coordinator_epoch, 0),
+            )
+            written = await connection.ask(WriteTxnMarkersRequest(markers=[marker]), WriteTxnMarkersResponse)
+            result = written.markers[0].topics[0].partitions[0]
+            raise_for(result.error_code, "aborting", broker=connection.name, topic=tp.topic, partition=tp.partition)
+            return {tp: True}
 
-        return await self._each(transactional_ids, attempt, "fencing producers")
+        await self._on_leaders([tp], ask, timeout_ms, "aborting a transaction")
+
+    async def fence_producers(
+        self, transactional_ids: Iterable[str], *, timeout_ms: float | None = None
+    ) -> dict[str, tuple[int, int]]:
+        """Fences whoever uses these transactional ids and aborts what they have open; producer id and new epoch."""
+        fenced: dict[str, tuple[int, int]] = {}
+        failed: dict[str, KafkaError] = {}
+        for name in transactional_ids:
+
+            async def ask(connection: BrokerConnection, name: str = name) -> tuple[int, int]:
+                request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=1)
+                answer = await connection.ask(request, InitProducerIdResponse)
+                raise_for(answer.error_code, f"transactional id {name!r}", broker=connection.name)
+                return answer.producer_id, answer.producer_epoch
+
+            try:
+                fenced[name] = await self._on_coordinator(
+                    CoordinatorKind.TRANSACTION, name, ask, timeout_ms, f"fencing {name!r}"
+                )
+            except KafkaError as error:
+                failed[name] = error
+        raise_first(failed)
+        return fenced

@@ -46,7 +46,6 @@ def check_columns(columns: Iterable[str]) -> tuple[str, ...]:
 
 def to_arrow(chunk: FetchedChunk, columns: Sequence[str]) -> list[pa.RecordBatch]:
     """The records of a chunk that have not been taken; more than one batch only where they expand to gigabytes."""
-    names = check_columns(columns)
     batches = []
     position = int(chunk.position)
     while position < chunk.end_offset:
@@ -64,9 +63,9 @@ def to_arrow(chunk: FetchedChunk, columns: Sequence[str]) -> list[pa.RecordBatch
             raise error_for(error.code, error.message, topic=chunk.topic, partition=int(chunk.partition)) from error
         if decoded.count:
             batch = decoded.to_arrow(
-                [_FIELD.get(name, name) for name in names], chunk.topic, int(chunk.partition), "ms"
+                [_FIELD.get(name, name) for name in columns], chunk.topic, int(chunk.partition), "ms"
             )
-            batches.append(batch.rename_columns(list(names)) if "timestamp_type" in names else batch)
+            batches.append(batch.rename_columns(list(columns)) if "timestamp_type" in columns else batch)
         if decoded.next_offset <= position:
             break
         position = int(decoded.next_offset)

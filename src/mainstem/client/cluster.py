@@ -21,7 +21,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from mainstem.client.backoff import Backoff
-from mainstem.client.connection import BrokerConnection
+from mainstem.client.connection import RECEIVE_BYTES, BrokerConnection
 from mainstem.client.errors import (
     BrokerNotAvailableError,
     IllegalStateError,
@@ -59,7 +59,7 @@ class Cluster:
         self._rng = rng
         self._allow_auto_create = allow_auto_create
         self._loop = asyncio.get_running_loop()
-        self._shared = SharedBuffer()
+        self._shared = SharedBuffer(RECEIVE_BYTES)
         self._closed = False
         self._connections: dict[int, BrokerConnection] = {}
         self._connecting: dict[int, asyncio.Task[BrokerConnection]] = {}

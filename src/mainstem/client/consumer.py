@@ -91,7 +91,7 @@ class AsyncConsumer:
         self._signal = asyncio.Event()
         self._cluster = Cluster(options, self._rng, allow_auto_create=options.allow_auto_create_topics)
         self._fetcher = Fetcher(self._cluster, self._subscription, options, self._rng)
-        self._fetcher.on_data = self._signal.set
+        self._fetcher.on_data = self._notify
         isolation = READ_COMMITTED if options.isolation_level == "read_committed" else 0
         self._finder = OffsetFinder(self._cluster, isolation)
         self._membership: Membership | None = None
@@ -100,7 +100,7 @@ class AsyncConsumer:
             self._lane = Lane(self._cluster, "group", self._rng)
             coordinator = Coordinator(self._cluster, self._lane, options.group_id)
             self._membership = Membership(self._cluster, coordinator, self._subscription, options, self._now)
-            self._membership.on_change = self._signal.set
+            self._membership.on_change = self._notify
             self._membership.tell = self._tell
             self._membership.before_revoking = self._commit_before_revoking
             self._commits = Commits(coordinator, self.group_metadata)
@@ -111,7 +111,7 @@ class AsyncConsumer:
         self._positions.on_change = self._positions_changed
         self._fetcher.on_unsettled = self._positions.start
         self._subscription.on_change = self._fetcher.wake
-        self._cluster.on_update(self._signal.set)
+        self._cluster.on_update(self._notify)
         self._next_commit_s = self._time() + options.auto_commit_interval_ms / 1000
         if self._reads_all:
             found = await self._cluster.metadata(self._first_topics, options.default_api_timeout_ms)
@@ -282,6 +282,30 @@ class AsyncConsumer:
             self._membership.left_poll()
         return not (self.options.enable_auto_commit and self._until_commit_s() <= 0)
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether there is nothing to do but to wait until `_notify`. Any thread may ask."""
+        if self._is_closed or self._subscription.mode is Mode.NOTHING or self._fetcher.needs_settling:
+            return False
+        if self._membership is not None and self._subscription.is_by_group and not self._membership.is_settled:
+            return False
+        return self._until_commit_s() > 0 and self._positions.is_settled
+
+    def wait_beside(self, wait: Callable[[float], object], seconds: float) -> None:
+        """Has another thread wait, at most so long, while this counts as being in a poll."""
+        membership = self._membership
+        if membership is not None:
+            membership.entered_poll()
+        try:
+            wait(min(seconds, self._until_commit_s()))
+        finally:
+            if membership is not None:
+                membership.left_poll()
+
+    @property
+    def has_data(self) -> bool:
+        return self._fetcher.has_data
+
     def take_ready(self, max_records: int | None = None) -> list[ConsumerRecord]:
         """What is in memory, at most so many. Afterwards `needs_wake` may be true."""
         records: list[ConsumerRecord] = []
@@ -335,15 +359,20 @@ class AsyncConsumer:
 
     def take_ready_arrow(self, columns: Iterable[str] | None, max_batches: int | None) -> list[pa.RecordBatch]:
         """What is in memory, as Arrow batches of one partition each. As `take_ready`."""
-        from mainstem.client.arrow_read import COLUMNS, to_arrow
+        from mainstem.client.arrow_read import COLUMNS, check_columns, to_arrow
 
-        names = COLUMNS if columns is None else tuple(columns)
+        names = check_columns(COLUMNS if columns is None else columns)
         batches: list[pa.RecordBatch] = []
         while max_batches is None or len(batches) < max_batches:
-            chunk = self._fetcher.take_chunk()
-            if chunk is None:
+            try:
+                made = self._fetcher.take_chunk(lambda chunk: to_arrow(chunk, names))
+            except KafkaError:
+                if batches:
+                    break  # told when it is met again, after those before it were given out
+                raise
+            if made is None:
                 break
-            batches.extend(to_arrow(chunk, names))
+            batches.extend(made)
         return batches
 
     async def fetch_arrow(
@@ -581,8 +610,12 @@ class AsyncConsumer:
         assert self._now is not None
         return self._now()
 
-    def _positions_changed(self) -> None:
+    def _notify(self) -> None:
+        """Something has come that a poll waits for."""
         self._signal.set()
+
+    def _positions_changed(self) -> None:
+        self._notify()
         self._fetcher.wake()
 
     async def _tell(self, what: str, partitions: list[TopicPartition]) -> None:

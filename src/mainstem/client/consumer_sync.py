@@ -1,4 +1,4 @@
-"""The synchronous consumer: `AsyncConsumer` on a loop of its own, in a daemon thread.
+"""The synchronous consumer: `AsyncConsumer` on the loop that all synchronous clients of a process share.
 
 The loop fetches, sends heartbeats and keeps the group; the application's thread decodes what is in memory, a poll at a
 time, without the loop. It goes to the loop only when there is nothing to take or something else to do. A listener's
@@ -10,6 +10,7 @@ A consumer is used by one thread at a time.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
@@ -17,13 +18,12 @@ from queue import SimpleQueue
 from re import Pattern
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-import uvloop
-
 from mainstem.client.commits import GroupMetadata
 from mainstem.client.consumer import AsyncConsumer
 from mainstem.client.errors import IllegalStateError
 from mainstem.client.listeners import RebalanceListener
 from mainstem.client.options import ConsumerOptions
+from mainstem.client.sync import loop_thread
 from mainstem.client.types import ConsumerRecord, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ITERATION_POLL_MS: Final = 1000
-_JOIN_S: Final = 5.0
 
 _Errand = Callable[[], bool]
 """Something for the application's thread to do; whether it was the last."""
@@ -44,6 +43,12 @@ class _Core(AsyncConsumer):
     def __init__(self, *topics: str, **options: Any) -> None:
         super().__init__(*topics, now=time.monotonic, **options)
         self.errands: SimpleQueue[_Errand] | None = None
+        self.bell = threading.Event()
+        """Rung when there may be something to take or to do."""
+
+    def _notify(self) -> None:
+        super()._notify()
+        self.bell.set()
 
     async def _call(
         self, method: Callable[[list[TopicPartition]], Awaitable[None] | None], partitions: list[TopicPartition]
@@ -81,26 +86,23 @@ class Consumer:
 
     def __init__(self, *topics: str, **options: Any) -> None:
         self._core = _Core(*topics, **options)
-        self._loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
-        self._thread = threading.Thread(target=self._serve, name="mainstem-consumer", daemon=True)
+        self._thread = loop_thread()
+        self._loop = self._thread.loop
         self._is_closed = False
-        self._thread.start()
         try:
             self._run(self._core.start())
         except BaseException:
             self.close()
             raise
 
-    def _serve(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
-        self._loop.close()
-
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         """Has the loop do `work`, and does the errands that come up meanwhile."""
         if self._is_closed:
             work.close()
             raise IllegalStateError("this consumer is closed")
+        if self._thread.pid != os.getpid():
+            work.close()
+            raise IllegalStateError("a client does not survive a fork; make one in the new process")
         errands: SimpleQueue[_Errand] = SimpleQueue()
         outer, self._core.errands = self._core.errands, errands
         tasks: list[asyncio.Task[T]] = []
@@ -140,9 +142,6 @@ class Consumer:
             self._run(self._core.close(timeout_ms))
         finally:
             self._is_closed = True
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            if threading.current_thread() is not self._thread:
-                self._thread.join(_JOIN_S)
 
     @property
     def options(self) -> ConsumerOptions:
@@ -181,26 +180,36 @@ class Consumer:
     def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> list[ConsumerRecord]:
         """The next records, at most `max_records`; as soon as there are any, and none when the time is up."""
         core = self._core
-        if core.can_take:
-            records = core.take_ready(max_records)
-            self._keep_fetching()
-            if records:
-                return records
         if core.has_in_hand:
             return core.rest_in_hand(max_records)
-        return self._wait(lambda: core.take_ready(max_records), timeout_ms)
+        return self._take(lambda: core.take_ready(max_records), timeout_ms)
 
-    def _wait(self, take: Callable[[], list[T]], timeout_ms: float) -> list[T]:
-        deadline = time.monotonic() + timeout_ms / 1000
-        left_ms = timeout_ms
+    def _take(self, take: Callable[[], list[T]], timeout_ms: float) -> list[T]:
+        """What `take` gives, as soon as it gives something. Goes to the loop where there is more to do than wait."""
+        core = self._core
+        deadline = 0.0
         while True:
-            taken: list[T] = []
-            if self._run(self._core.wait_ready(max(0.0, left_ms))):
+            if core.can_take:
                 taken = take()
                 self._keep_fetching()
+                if taken:
+                    return taken
+            now = time.monotonic()
+            deadline = deadline or now + timeout_ms / 1000
+            if now < deadline and core.is_quiet and not core.has_data:
+                core.bell.clear()
+                if not core.has_data:
+                    core.wait_beside(core.bell.wait, deadline - now)
+                if core.can_take:
+                    continue
             left_ms = (deadline - time.monotonic()) * 1000
-            if taken or left_ms <= 0:
-                return taken
+            if self._run(core.wait_ready(max(0.0, left_ms))):
+                taken = take()
+                self._keep_fetching()
+                if taken:
+                    return taken
+            if time.monotonic() >= deadline:
+                return []
 
     def _keep_fetching(self) -> None:
         if self._core.needs_wake:
@@ -221,12 +230,7 @@ class Consumer:
         if core.has_in_hand:
             raise IllegalStateError("an iteration has records left over; poll them first")
         names = None if columns is None else tuple(columns)
-        if core.can_take:
-            batches = core.take_ready_arrow(names, max_batches)
-            self._keep_fetching()
-            if batches:
-                return batches
-        return self._wait(lambda: core.take_ready_arrow(names, max_batches), timeout_ms)
+        return self._take(lambda: core.take_ready_arrow(names, max_batches), timeout_ms)
 
     # Positions
 

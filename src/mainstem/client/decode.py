@@ -262,7 +262,7 @@ class FetchedChunk:
                     raise ends_early(record_end)
                 value = body[at : at + length]
                 at += length
-            headers: Headers = []
+            headers: Headers | None = None
             if at + 1 != record_end or body[at] != 0:
                 headers = read_headers(body, at, record_end)
             at = record_end

@@ -17,7 +17,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from random import Random
-from typing import Final
+from typing import Final, TypeVar
 
 from mainstem.client.cluster import Cluster
 from mainstem.client.decode import FetchedChunk
@@ -47,6 +47,7 @@ from mainstem.protocol.fetch import (
 )
 from mainstem.protocol.primitives import ZERO_UUID
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 READ_COMMITTED: Final = 1
@@ -185,25 +186,27 @@ class Fetcher:
         state.bytes_out += chunk.size
         self.has_room_again = self._is_hungry
 
-    def take_chunk(self) -> FetchedChunk | None:
-        """A whole chunk of which nothing has been taken yet, or the rest of one; for those who decode it themselves.
+    def take_chunk(self, convert: Callable[[FetchedChunk], T]) -> T | None:
+        """What `convert` makes of a whole chunk, or of what is left of one (from its `position` on).
 
-        The position moves to its end. The chunk says itself from which offset on it counts (`position`).
+        The position moves to its end when that has succeeded. None where there is no chunk.
         """
         for index in range(len(self._ready)):
             state, version, item = self._ready[index]
             if version != state.version or state.is_paused or state.is_going:
                 continue
-            del self._ready[index]
             if isinstance(item, Failure):
+                del self._ready[index]
                 state.is_failed = False
                 self._fail(state, item)
                 return None
+            converted = convert(item)
+            del self._ready[index]
             self._release(state, item)
             state.position = int(item.end_offset)
             if item.last_epoch >= 0:
                 state.position_epoch = int(item.last_epoch)
-            return item
+            return converted
         return None
 
     def _fail(self, state: PartitionState, failure: Failure) -> None:
@@ -404,7 +407,7 @@ class Fetcher:
             return False
         state.bytes_in += chunk.size
         state.fetch_offset = int(chunk.end_offset)
-        self._ready.append((state, state.version, chunk))
+        self._ready.append((state, asked.version, chunk))
         return True
 
     def _take_error(
@@ -425,7 +428,7 @@ class Fetcher:
             return False
         topic, number = state.tp
         error = error_for(code, f"fetch at offset {asked.offset}", broker=broker, topic=topic, partition=number)
-        if code == ErrorCode.UNKNOWN_SERVER_ERROR:
+        if code == ErrorCode.UNKNOWN_SERVER_ERROR or (error.retriable and code != ErrorCode.CORRUPT_MESSAGE):
             log.warning("%s", error)
             state.retry_at = self._loop.time() + self._options.retry_backoff_max_ms / 1000
             return False

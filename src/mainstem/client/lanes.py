@@ -11,7 +11,7 @@ from random import Random
 
 from mainstem.client.backoff import Backoff
 from mainstem.client.cluster import Cluster
-from mainstem.client.connection import BrokerConnection
+from mainstem.client.connection import RECEIVE_BYTES, BrokerConnection
 from mainstem.client.errors import BrokerNotAvailableError, IllegalStateError, KafkaError
 from mainstem.protocol.framing import SharedBuffer
 
@@ -24,7 +24,7 @@ class Lane:
         self._name = name
         self._rng = rng
         self._loop = asyncio.get_running_loop()
-        self._shared = SharedBuffer()
+        self._shared = SharedBuffer(RECEIVE_BYTES)
         self._connections: dict[int, BrokerConnection] = {}
         self._connecting: dict[int, asyncio.Task[BrokerConnection]] = {}
         self._pauses: dict[int, Backoff] = {}

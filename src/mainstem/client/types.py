@@ -6,7 +6,7 @@ slots; the others are tuples with names.
 
 from typing import Any, Final, NamedTuple
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 NO_TIMESTAMP: Final = -1
 CREATE_TIME: Final = 0
@@ -44,11 +44,13 @@ class RecordMetadata(NamedTuple):
     timestamp_type: int = CREATE_TIME
 
 
+# Out of the collector's sight, which would look at every one of them again and again: nothing refers back to a record.
+@mypyc_attr(acyclic=True)
 class ConsumerRecord:
     """One record as it was read. `key` and `value` are bytes, or what the deserializers made of them."""
 
     __slots__ = (
-        "headers",
+        "_headers",
         "key",
         "leader_epoch",
         "offset",
@@ -68,7 +70,7 @@ class ConsumerRecord:
         timestamp_type: i64,
         key: Any,
         value: Any,
-        headers: Headers,
+        headers: Headers | None,
         leader_epoch: i64 = -1,
     ) -> None:
         self.topic = topic
@@ -78,8 +80,15 @@ class ConsumerRecord:
         self.timestamp_type: i64 = timestamp_type
         self.key = key
         self.value = value
-        self.headers = headers
+        self._headers = headers
         self.leader_epoch: i64 = leader_epoch
+
+    @property
+    def headers(self) -> Headers:
+        """Name and value of each, in order; most records have none, and are made without a list for them."""
+        if self._headers is None:
+            self._headers = []
+        return self._headers
 
     def __repr__(self) -> str:
         return (

@@ -11,6 +11,7 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from mainstem.sim.broker_process import ControllerFaults
 from mainstem.sim.faults import Effect, Fault
 from mainstem.sim.network import NetworkFaults
 
@@ -61,6 +62,12 @@ EXPECTED: Final = (
     "controller message dropped",
     "controller message repeated",
     "controller answer lost",
+    "peer message delayed",
+    "peer message dropped",
+    "peer message repeated",
+    "peer answer lost",
+    "peer message late",
+    "peer answer delayed",
 )
 """Faults that each campaign must have seen."""
 
@@ -91,6 +98,14 @@ REACHED: Final = (
     "exited by itself",
     "commit checked",
     "start failed on a sick disk",
+    "transaction committed",
+    "transaction aborted",
+    "transaction given up",
+    "transaction left open",
+    "transaction checked",
+    "transactional offset checked",
+    "higher epoch claimed",
+    "aborted with a batch on its way",
 )
 """Rare branches that each campaign must have taken."""
 
@@ -118,6 +133,8 @@ class Nemesis:
             "another disk": (self._another_disk, self._lost_checkpoint),
             "controller": (self._controller,),
         }
+        if world.is_transactional:
+            self.families["peers"] = (self._peers, self._peers, self._late_requests)
         self.kinds: list[Callable[[], None]] = []
         self.allow(self.families)
         self.is_over = False
@@ -359,7 +376,20 @@ class Nemesis:
         self.world.count("kernel wrote back")
         self.world.disk.write_back(self.rng, self.rng.random())
 
-    # Controller
+    # Inside the cluster
+
+    def _peers(self) -> None:
+        """Messages between the coordinator of transactions and the leaders of partitions."""
+        faults = self.world.process.peer_faults = ControllerFaults()
+        faults.delay_share, faults.drop_share = self.rng.choice(((0.5, 0.0), (0.2, 0.3), (0.0, 0.3)))
+        faults.repeat_share, faults.lose_answer_share = self.rng.choice(((0.5, 0.0), (0.2, 0.3), (0.0, 0.2)))
+        faults.late_share = self.rng.choice((0.0, 0.2))
+        faults.answer_delay_share = self.rng.choice((0.0, 0.5))
+
+        def undo() -> None:
+            self.world.process.peer_faults = ControllerFaults()
+
+        self._until(1.5, undo)
 
     def _controller(self) -> None:
         faults = self.world.process.controller_faults

@@ -80,6 +80,13 @@ class ProducerStore:
         self._unsynced = []
         return unsynced
 
+    def distrust(self, offset: i64) -> None:
+        """A process that died wrote those from `offset` on, and may not have synced them: the next flush does."""
+        for snapshot in self._snapshots:
+            path = self.path_of(snapshot)
+            if snapshot >= offset and path not in self._unsynced:
+                self._unsynced.append(path)
+
     def unsynced(self) -> list[str]:
         """The same, which stay this store's."""
         return list(self._unsynced)

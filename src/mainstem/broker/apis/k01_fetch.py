@@ -123,12 +123,14 @@ class _Fetch:
                 _Wanted(key, each.wanted, find(key[0], key[1]))  # type: ignore[arg-type]
                 for key, each in self._session.partitions.items()
             ]
-        wanted: list[_Wanted] = []
+        # One that is named twice is answered once, by what is said of it last.
+        wanted: dict[SessionKey, _Wanted] = {}
         for topic in self._request.topics:
             name: TopicKey = topic.topic_id if self._uses_topic_ids else topic.name
             for each in topic.partitions:
-                wanted.append(_Wanted((name, each.partition), each, find(name, each.partition)))  # type: ignore[arg-type]
-        return wanted
+                key = (name, each.partition)
+                wanted[key] = _Wanted(key, each, find(name, each.partition))  # type: ignore[arg-type]
+        return list(wanted.values())
 
     def start(self) -> None:
         cold = self._read()
