@@ -12,8 +12,8 @@ import pytest
 
 from mainstem.broker.drivers import compaction
 from mainstem.broker.partition import Partition
-from mainstem.core.group import machine
-from mainstem.core.group.classic import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE
+from mainstem.core.group import machine, records
+from mainstem.core.group.classic import COMPLETING_REBALANCE, PREPARING_REBALANCE
 from mainstem.core.group.machine import GroupMachine
 from mainstem.core.group.offsets import Offsets
 from mainstem.core.group.rebalance import Rebalancing
@@ -315,15 +315,22 @@ def _gap_at_the_end(patch: pytest.MonkeyPatch, reached: Reached) -> None:
 
 
 def _offsets_expire_in_a_rebalance(patch: pytest.MonkeyPatch, reached: Reached) -> None:
-    """KAFKA-13636: a group in the middle of a rebalance loses its offsets as if nobody were there."""
+    """KAFKA-13636: a group in the middle of a rebalance counts as subscribed to nothing, and loses its offsets."""
+    original = Offsets.expire
 
-    def may_expire(self: Offsets, group: Any) -> bool:
-        if group.state in (PREPARING_REBALANCE, COMPLETING_REBALANCE):
+    def expire(self: Offsets, group: Any, now_ms: int) -> Any:
+        if group.state not in (PREPARING_REBALANCE, COMPLETING_REBALANCE):
+            return original(self, group, now_ms)
+        expired = [
+            records.offset_tombstone(group.group_id, topic, partition)
+            for (topic, partition), committed in self.store.offsets_of(group.group_id).items()
+            if self._has_expired(group, committed, now_ms)
+        ]
+        if expired:
             reached()
-            return True
-        return group.protocol_type is None or group.state is EMPTY
+        return expired, False
 
-    patch.setattr(Offsets, "_may_expire", may_expire)
+    patch.setattr(Offsets, "expire", expire)
 
 
 def _late_batch_begins_a_transaction(patch: pytest.MonkeyPatch, reached: Reached) -> None:

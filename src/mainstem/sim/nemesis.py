@@ -93,7 +93,7 @@ REACHED: Final = (
     "offset expired",
     "group log replayed",
     "metadata replayed from a snapshot",
-    "duplicate without offset",
+    "log given up",
     "producer began anew after a loss",
     "records deleted",
     "exited by itself",
@@ -299,11 +299,17 @@ class Nemesis:
             self.world.older_disk()
 
     def _lost_checkpoint(self) -> None:
-        """As administrators do it to a cleaner that is stuck: the broker is down, and the file is removed."""
+        """As administrators do it to a cleaner that is stuck: the broker is down, and the file is removed.
+
+        Now and then the machine's clock is behind when it comes back, so that what was cleaned is too young to be.
+        """
         found = self.world.disk.files("cleaner-offset-checkpoint")
         if found:
             self.world.count("cleaner checkpoint lost")
             self.world.kill()
+            if self.rng.random() < 0.5:
+                self.world.count("K2 clock jump")
+                self.world.process.clock.skew_ms -= self.rng.choice((500, 1_000, 2_000, 3_000))
             for path in found:
                 self.world.disk.remove(path)
                 self.world.disk.sync_directory(path.rpartition("/")[0])

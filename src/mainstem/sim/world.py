@@ -198,7 +198,7 @@ class World:
         short = {"retention.bytes": rng.choice(("1500", "6000")), "retention.ms": rng.choice(("2000", "60000"))}
         keyed = {
             "cleanup.policy": "compact",
-            "min.cleanable.dirty.ratio": rng.choice(("0.01", "0.5")),
+            "min.cleanable.dirty.ratio": "0.01" if self.theme == "compaction" else rng.choice(("0.01", "0.5")),
             "delete.retention.ms": rng.choice(("0", "500", "2000")),
             "min.compaction.lag.ms": "1000" if self.theme == "compaction" else rng.choice(("0", "0", "1500")),
             "max.compaction.lag.ms": rng.choice(("1500", "9223372036854775807")),
