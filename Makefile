@@ -73,9 +73,9 @@ test-compat: build/compiled/.ready
 	  tests/compat/test_round_trip.py tests/compat/test_clients.py tests/compat/test_tools.py tests/compat/test_kcat.py \
 	  tests/compat/test_kill.py
 
-## make test-client       our client against our broker, Kafka 4.3 and Kafka 3.9, and through 30 kill -9
+## make test-client       our client and the command line against our broker, Kafka 4.3 and Kafka 3.9, and through 30 kill -9
 test-client: build/compiled/.ready
-	$(COMPILED) -m pytest -n $(JOBS) --dist loadgroup --timeout 600 tests/client
+	$(COMPILED) -m pytest -n $(JOBS) --dist loadgroup --timeout 600 tests/client tests/cli
 
 ## make test-kgo          franz-go's own tests against our broker; what is left out is in tests/compat/kgo_left_out.txt
 test-kgo: build/compiled/.ready

@@ -148,7 +148,7 @@ def test_a_group_that_is_at_work_is_shown_and_not_reset(shell: Shell, topic: str
         assert member["partitions"] == [f"{topic}:0", f"{topic}:1"]
         assert "127.0.0.1" in member["host"]
         refused = shell.run("groups", "reset", group, "--topic", topic, "--to-earliest")
-        assert (refused.code, "has 1 members; stop its consumers first" in refused.err) == (1, True)
+        assert (refused.code, "has 1 member; stop its consumers first" in refused.err) == (1, True)
         assert shell.run("groups", "delete", group).code == 1
     finally:
         reader.terminate()
