@@ -68,7 +68,8 @@ test-protocol: build/compiled/.ready
 ## make test-compat       every client, Kafka's own tools, and kill -9, against our broker
 test-compat: build/compiled/.ready
 	$(COMPILED) -m pytest -n $(JOBS) --timeout 600 \
-	  tests/compat/test_round_trip.py tests/compat/test_clients.py tests/compat/test_tools.py tests/compat/test_kill.py
+	  tests/compat/test_round_trip.py tests/compat/test_clients.py tests/compat/test_transactions.py \
+	  tests/compat/test_tools.py tests/compat/test_kill.py tests/compat/test_exactly_once.py
 
 ## make test-kgo          franz-go's own tests against our broker; what is left out is in tests/compat/kgo_left_out.txt
 test-kgo: build/compiled/.ready
