@@ -8,8 +8,8 @@ JOBS ?= 2
 INTERPRETED := MAINSTEM_EXPECT=interpreted PYTHONPATH=src $(BIN)/python
 COMPILED := MAINSTEM_EXPECT=compiled PYTHONPATH=build/compiled $(BIN)/python
 
-.PHONY: help run test lint types test-interpreted test-compiled test-crash test-protocol test-compat test-kgo \
-	test-differential test-sim test-mutations compiled bench clean
+.PHONY: help run test lint types test-interpreted test-compiled test-crash test-protocol test-compat test-client \
+	test-kgo test-differential test-sim test-mutations test-spark compiled bench demo clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -26,6 +26,8 @@ build/compiled/.ready: $(VENV)/.ready setup.py $(SOURCES)
 	@echo "Compiling the hot modules with mypyc (a minute or two after a change) ..."
 	@rm -rf build/compiled
 	MAINSTEM_COMPILE=auto $(BIN)/python setup.py -q build --build-lib build/compiled
+	@# As an installer does: or every start would compile what is left interpreted, where nothing may be written.
+	$(BIN)/python -m compileall -q build/compiled
 	@touch $@
 
 ## make compiled          build the hot modules with mypyc into build/compiled
@@ -69,7 +71,11 @@ test-protocol: build/compiled/.ready
 test-compat: build/compiled/.ready
 	$(COMPILED) -m pytest -n $(JOBS) --timeout 600 \
 	  tests/compat/test_round_trip.py tests/compat/test_clients.py tests/compat/test_transactions.py \
-	  tests/compat/test_tools.py tests/compat/test_kill.py tests/compat/test_exactly_once.py
+	  tests/compat/test_tools.py tests/compat/test_kcat.py tests/compat/test_kill.py tests/compat/test_exactly_once.py
+
+## make test-client       our client and the command line against our broker, Kafka 4.3 and Kafka 3.9, and through 30 kill -9
+test-client: build/compiled/.ready
+	$(COMPILED) -m pytest -n $(JOBS) --dist loadgroup --timeout 600 tests/client tests/cli
 
 ## make test-kgo          franz-go's own tests against our broker; what is left out is in tests/compat/kgo_left_out.txt
 test-kgo: build/compiled/.ready
@@ -92,6 +98,25 @@ test-mutations: $(VENV)/.ready
 ## make bench [ROW=name]  Apache Kafka and Mainstem side by side; writes the tables of docs/benchmarks.md
 bench: build/compiled/.ready
 	PYTHONPATH=build/compiled:. $(BIN)/python -m bench $(ROW)
+
+## make test-spark        source, sink and pipelines on Spark, against Mainstem and Kafka; SPARKS="4.2.0 4.3.0"
+SPARKS ?= 4.2.0 4.3.0
+test-spark: build/compiled/.ready
+	@for version in $(SPARKS); do $(MAKE) --no-print-directory test-spark-$$version || exit 1; done
+
+# Each version of Spark has an environment of its own, beside what the rest needs.
+test-spark-%: build/compiled/.ready build/spark-%/.ready
+	MAINSTEM_EXPECT=compiled PYTHONPATH=build/compiled build/spark-$*/bin/python -m pytest tests/spark --timeout 900
+
+build/spark-%/.ready: pyproject.toml
+	@echo "Setting up PySpark $* in build/spark-$* (once, some minutes) ..."
+	@$(PYTHON) -m venv build/spark-$*
+	@MAINSTEM_COMPILE=0 build/spark-$*/bin/pip install -q -e '.[dev]' 'pyspark==$*'
+	@touch $@
+
+## make demo              a broker, a shop's orders, pipelines on Spark, a plot and an audit, in two minutes
+demo: build/compiled/.ready
+	@PYTHONPATH=build/compiled $(BIN)/python -m mainstem.spark.demo
 
 ## make clean             remove what was built
 clean:

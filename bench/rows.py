@@ -2,8 +2,9 @@
 
 import time
 
-from bench import load, protocol, records
+from bench import consuming, load, producing, protocol, records
 from bench.frame import Figures, Metric, Row, one_by_one, ours_alone, side_by_side
+from bench.spark import SPARK_ROWS
 from bench.systems import System
 
 KB_RECORDS = 300_000
@@ -218,4 +219,33 @@ ROWS: tuple[Row, ...] = (
         ),
         ours_alone(records.measure_row),
     ),
+    Row(
+        "produce-client",
+        "producing 100 B records, four clients to one Mainstem broker",
+        (
+            Metric("calls", "our producer, one call a record", "M records/s"),
+            Metric("calls_to_kafka_python", "the same, to `kafka-python`", "×", at_least=5),
+            Metric("calls_to_aiokafka", "the same, to `aiokafka`", "×", at_least=5),
+            Metric("calls_to_confluent", "the same, to `confluent-kafka`", "×", at_least=0.6),
+            Metric("async_calls", "our producer on asyncio, one `await` a record", "M records/s"),
+            Metric("async_calls_to_aiokafka", "the same, to `aiokafka`", "×", at_least=5),
+            Metric("arrow", "our producer, from Arrow", "M records/s"),
+            Metric("arrow_to_confluent", "the same, to `confluent-kafka`", "×", at_least=2.5),
+        ),
+        producing.measure,
+    ),
+    Row(
+        "consume-client",
+        "consuming 100 B records, four clients on one Mainstem broker",
+        (
+            Metric("objects", "our consumer, as objects", "M records/s"),
+            Metric("objects_to_kafka_python", "the same, to `kafka-python`", "×", at_least=5),
+            Metric("objects_to_aiokafka", "the same, to `aiokafka`", "×", at_least=5),
+            Metric("objects_to_confluent", "the same, to `confluent-kafka`", "×", at_least=1.5),
+            Metric("arrow", "our consumer, as Arrow", "M records/s"),
+            Metric("arrow_to_confluent", "the same, to `confluent-kafka`'s `consume()`", "×", at_least=6),
+        ),
+        consuming.measure,
+    ),
+    *SPARK_ROWS,
 )

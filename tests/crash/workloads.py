@@ -58,6 +58,8 @@ WORKLOADS = [
         SOME,
         [("flush",), ("checkpoint", 0), ("roll",), ("append", 1, 150, 1), ("append", 0, 40, 1)],
     ),
+    # The flush alone makes the new segment's name durable: neither a snapshot's nor an epoch's sync does it before.
+    Workload("a roll, then a flush", SOME, [("roll",), ("append", 1, 150, 1), ("flush",), ("append", 0, 40, 1)]),
     Workload(
         "two rolls", SOME, [("append", 3, 200, 1), ("roll",), ("produce", 1, 3, 100), ("roll",), ("produce", 0, 1, 60)]
     ),
@@ -84,6 +86,16 @@ WORKLOADS = [
         "retention",
         SEGMENTS,
         [("append", 0, 40, 1), ("high_watermark", 0), ("retention", 150_000), ("append", 0, 30, 1), ("flush",)],
+    ),
+    Workload(
+        "retention while others write",
+        SEGMENTS,
+        [("append", 0, 40, 1), ("high_watermark", 0), ("slow_retention", 150_000, 1, 60), ("append", 0, 30, 1)],
+    ),
+    Workload(
+        "retention of everything while others write",
+        SOME,
+        [("slow_retention", 150_000, 1, 60), ("append", 0, 30, 1)],
     ),
     Workload(
         "retention and removal",

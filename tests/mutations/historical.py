@@ -12,9 +12,10 @@ import pytest
 
 from mainstem.broker.drivers import compaction
 from mainstem.broker.partition import Partition
-from mainstem.core.group import machine
-from mainstem.core.group.classic import COMPLETING_REBALANCE
+from mainstem.core.group import machine, records
+from mainstem.core.group.classic import COMPLETING_REBALANCE, PREPARING_REBALANCE
 from mainstem.core.group.machine import GroupMachine
+from mainstem.core.group.offsets import Offsets
 from mainstem.core.group.rebalance import Rebalancing
 from mainstem.core.group.store import GroupStore
 from mainstem.core.log import compaction as compaction_rules
@@ -27,7 +28,7 @@ from mainstem.core.txn.states import TV1, Transaction
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.sim.loop import ProcessDied
 from mainstem.sim.world import TRANSACTIONAL_EVERY
-from mainstem.storage import checkpoint, cleaning, log_directory
+from mainstem.storage import batch_filter, checkpoint, cleaner, cleaning, log_directory
 from mainstem.storage.clean_shutdown import NAME, UNCLEAN, parse_marker
 from mainstem.storage.errors import StorageError
 from mainstem.storage.log import Log
@@ -269,6 +270,69 @@ def _ack_before_sync(patch: pytest.MonkeyPatch, reached: Reached) -> None:
     patch.setattr(Partition, "_wrote", wrote)
 
 
+def _cleans_what_is_not_stable(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """KAFKA-13194: everything but the active segment is cleaned, also what is not yet stable."""
+    original = compaction_rules.find_cleanable
+
+    def find(
+        segments: Any, log_start: int, log_end: int, stable_end: int, durable_end: int, *rest: Any
+    ) -> compaction_rules.Cleanable:
+        if min(stable_end, durable_end) < segments[-1].base_offset:
+            reached()
+        return original(segments, log_start, log_end, log_end, log_end, *rest)
+
+    patch.setattr(cleaner, "find_cleanable", find)
+
+
+def _tombstones_go_at_once(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """KAFKA-4529: how long a tombstone stays is reckoned from its own time, so that the first cleaning may take it."""
+    original = batch_filter.BatchFilter._choose
+
+    def choose(self: batch_filter.BatchFilter, opened: Any, records_max: int) -> int:
+        done = original(self, opened, records_max)
+        goes_ms = opened.batch.base_timestamp + self._new_horizon - self._now_ms
+        if self._chosen == opened.count and self._has_tombstone and self.records_kept == 1 and goes_ms <= self._now_ms:
+            reached()
+            self.records_kept = 0
+        return done
+
+    patch.setattr(batch_filter.BatchFilter, "_choose", choose)
+
+
+def _gap_at_the_end(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """KAFKA-8764: what was cleaned ends at the last record found, so that a gap behind it is dirty for ever."""
+
+    def begin(self: cleaning.Cleaning) -> None:
+        if not self._is_map_full and self._keys.latest_offset != self.end - 1:
+            reached()
+        self.cleaned_to = self._keys.latest_offset + 1
+        self._phase = cleaning._PLANNING
+        self._tracker = compaction_rules.TransactionTracker()
+        upper = min(self.cleaned_to, self.end)
+        self._sources = [segment for segment in self.log.segments if segment.base_offset < upper]
+
+    patch.setattr(cleaning.Cleaning, "_begin_planning", begin)
+
+
+def _offsets_expire_in_a_rebalance(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """KAFKA-13636: a group in the middle of a rebalance counts as subscribed to nothing, and loses its offsets."""
+    original = Offsets.expire
+
+    def expire(self: Offsets, group: Any, now_ms: int) -> Any:
+        if group.state not in (PREPARING_REBALANCE, COMPLETING_REBALANCE):
+            return original(self, group, now_ms)
+        expired = [
+            records.offset_tombstone(group.group_id, topic, partition)
+            for (topic, partition), committed in self.store.offsets_of(group.group_id).items()
+            if self._has_expired(group, committed, now_ms)
+        ]
+        if expired:
+            reached()
+        return expired, False
+
+    patch.setattr(Offsets, "expire", expire)
+
+
 def _late_batch_begins_a_transaction(patch: pytest.MonkeyPatch, reached: Reached) -> None:
     """KAFKA-14884: the coordinator was asked, but nobody looks again when the batch is appended."""
 
@@ -419,6 +483,10 @@ MUTATIONS = (
     Mutation("Redpanda #3039", "no memory of batches", _no_dedupe, ("T1",), 30),
     Mutation("duplicates", "batches are appended again", _dedupe_by_overwriting, ("duplicate", "T1"), 30),
     Mutation("Redpanda #4900", "a deleted group comes back", _deletion_forgotten, ("G4",), 200),
+    Mutation("KAFKA-13194", "what is not stable is cleaned", _cleans_what_is_not_stable, ("C2",), 300),
+    Mutation("KAFKA-4529", "tombstones go too early", _tombstones_go_at_once, ("C3",), 30),
+    Mutation("KAFKA-8764", "a gap is cleaned without end", _gap_at_the_end, ("C6",), 600),
+    Mutation("KAFKA-13636", "offsets expire in a rebalance", _offsets_expire_in_a_rebalance, ("G7",), 300),
     Mutation("NATS 2.12.1", "acknowledged before it is synced", _ack_before_sync, ("P1", "D3", "lost"), 60),
     _of_transactions(
         "KAFKA-14884", "nobody looks again at the append", _late_batch_begins_a_transaction, TRANSACTIONS, 100

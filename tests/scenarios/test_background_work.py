@@ -14,6 +14,13 @@ from mainstem.protocol.messages.k19_create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from mainstem.protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from mainstem.protocol.messages.k44_incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from mainstem.protocol.records import Record, iterate_records
 from tests.support.raw import Peer, connect, produce_request, run_with_node, start_node
 
@@ -119,3 +126,25 @@ def test_a_kill_right_after_a_compaction_loses_nothing(tmp_path: Path) -> None:
             await again.stop()
 
     run_with_node(tmp_path / "live", scenario, log_cleaner_backoff_ms="20")
+
+
+async def timestamp_type(peer: Peer, topic: str, value: str) -> None:
+    change = AlterableConfig(name="message.timestamp.type", config_operation=0, value=value)
+    resource = AlterConfigsResource(resource_type=2, resource_name=topic, configs=[change])
+    request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+    answer = await peer.ask(request, 1, IncrementalAlterConfigsResponse)
+    assert answer.responses[0].error_code == 0, answer
+
+
+def test_a_topics_settings_are_in_force_once_they_are_changed_and_go_with_the_topic(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await create_topic(peer, "t", message_timestamp_type="CreateTime")
+        assert (await peer.produce("t", b"a")).log_append_time_ms == -1
+        await timestamp_type(peer, "t", "LogAppendTime")
+        assert (await peer.produce("t", b"b")).log_append_time_ms > 0
+        gone = DeleteTopicsRequest(topic_names=["t"], timeout_ms=5000)
+        assert (await peer.ask(gone, 5, DeleteTopicsResponse)).responses[0].error_code == 0
+        await create_topic(peer, "t")
+        assert (await peer.produce("t", b"c")).log_append_time_ms == -1
+
+    run_with_node(tmp_path, scenario)

@@ -262,3 +262,16 @@ def test_a_topic_and_a_partition_are_answered_once_however_often_their_offsets_a
         assert await ask(("t", [0]), ("t", [0])) == [("t", [(0, 42)])]
 
     run_with_node(tmp_path, scenario)
+
+
+def test_a_partition_that_is_named_twice_is_fetched_once(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("orders")
+        await peer.produce("orders", b"a")
+        request = fetch_request("orders", 0)
+        request.topics.append(fetch_request("orders", 1).topics[0])
+        answer = await peer.ask(request, 12, FetchResponse)
+        (partition,) = [one for topic in answer.responses for one in topic.partitions]
+        assert (partition.error_code, partition.records) == (0, b"")
+
+    run_with_node(tmp_path, scenario)

@@ -7,10 +7,12 @@ from random import Random
 import pytest
 
 from mainstem.broker.app import Broker
-from mainstem.protocol.errors import ErrorCode
+from mainstem.broker.drivers.controller import Carry, Deliver, carry_directly
+from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from mainstem.protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
-from mainstem.protocol.schema import ZERO_UUID
+from mainstem.protocol.messages.k73_assign_replicas_to_dirs import AssignReplicasToDirsRequest
+from mainstem.protocol.schema import ZERO_UUID, Message
 from mainstem.sim.disk import SimDisk
 from mainstem.sim.faults import Effect, Fault
 from tests.support.raw import Peer, batch_of, connect, produce_request, start_node
@@ -19,11 +21,15 @@ METADATA, OTHER = "/data/a", "/data/b"
 TIME_S_MAX = 30
 
 
-def run(scenario: Callable[[Broker, Peer, SimDisk, list[BaseException]], Awaitable[None]], dirs: str) -> None:
+def run(
+    scenario: Callable[[Broker, Peer, SimDisk, list[BaseException]], Awaitable[None]],
+    dirs: str,
+    carry: Carry = carry_directly,
+) -> None:
     async def story() -> None:
         disk = SimDisk(Random(1))
         fatal: list[BaseException] = []
-        node = await start_node("/data", disk, fatal.append, log_dirs=dirs)
+        node = await start_node("/data", disk, fatal.append, carry, log_dirs=dirs)
         peer = await connect(node)
         try:
             await scenario(node, peer, disk, fatal)
@@ -101,6 +107,32 @@ def test_a_directory_that_fails_leaves_the_other_serving_and_the_controller_lear
         assert not fatal
 
     run(scenario, f"{METADATA},{OTHER}")
+
+
+def test_what_the_controller_did_not_know_to_be_in_a_directory_that_fails_is_led_by_nobody() -> None:
+    """KIP-858: the replica is unassigned, which counts as online, until the controller hears where it was."""
+    lost_messages = 0
+
+    async def carry(message: Message, version: int, deliver: Deliver) -> Message:
+        nonlocal lost_messages
+        if isinstance(message, AssignReplicasToDirsRequest) and lost_messages == 0:
+            lost_messages += 1
+            raise RemoteError(ErrorCode.NETWORK_EXCEPTION, "lost on the way")
+        return await deliver(message, version)
+
+    async def scenario(node: Broker, peer: Peer, disk: SimDisk, fatal: list[BaseException]) -> None:
+        for name in ("one", "two"):
+            await create(peer, name)
+        kept, lost = sorted(("one", "two"), key=lambda name: directory_of(node, name))
+        await until("the message was lost", lambda: lost_messages > 0)
+        assert node.image.topics[lost].partitions[0].leader == 1
+        disk.faults.append(everything_fails(OTHER))
+        assert (await peer.produce(lost, b"x")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        await until("the controller knows", lambda: node.image.topics[lost].partitions[0].leader == -1)
+        assert node.offline_replicas(node.image.topics[lost].partitions[0]) == [1]
+        assert (await peer.produce(kept, b"x")).error_code == ErrorCode.NONE
+
+    run(scenario, f"{METADATA},{OTHER}", carry)
 
 
 def test_a_directory_that_fails_while_a_partition_is_created_takes_its_others_along() -> None:

@@ -4,6 +4,14 @@ import asyncio
 from pathlib import Path
 
 from mainstem.broker.app import Broker
+from mainstem.protocol.errors import ErrorCode
+from mainstem.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from mainstem.protocol.messages.k44_incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from tests.scenarios.test_background_work import create_topic
 from tests.support.raw import Peer, connect, run_with_node, start_node
 
@@ -27,6 +35,45 @@ def test_new_partitions_spread_over_the_directories_and_the_metadata_learns_whic
 
     both = f"{tmp_path}/a,{tmp_path}/b"
     run_with_node(tmp_path, scenario, log_dirs=both)
+
+
+def test_a_cordoned_directory_takes_no_new_partitions(tmp_path: Path) -> None:
+    """KIP-1066. With every directory cordoned the controller refuses, as Kafka's does."""
+    first, second = f"{tmp_path}/a", f"{tmp_path}/b"
+
+    async def cordon(peer: Peer, paths: str) -> None:
+        change = AlterableConfig(name="cordoned.log.dirs", config_operation=0, value=paths)
+        resource = AlterConfigsResource(resource_type=4, resource_name="1", configs=[change])
+        answer = await peer.ask(
+            IncrementalAlterConfigsRequest(resources=[resource], validate_only=False),
+            1,
+            IncrementalAlterConfigsResponse,
+        )
+        assert answer.responses[0].error_code == 0, answer
+
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await cordon(peer, second)
+        for count in range(4):
+            await create_topic(peer, f"topic-{count}")
+        assert {one.path: len(one.partitions) for one in node.partitions.dirs.online} == {first: 4, second: 0}
+        await cordon(peer, "*")
+        ids = {one.directory_id for one in node.partitions.dirs.online}
+        for _ in range(200):
+            if set(node.image.brokers[1].cordoned_log_dirs or ()) == ids:
+                break
+            await asyncio.sleep(0.01)
+        topic = CreatableTopic(name="more", num_partitions=1, replication_factor=1, assignments=[], configs=[])
+        refused = await peer.ask(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse)
+        assert refused.topics[0].error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+        await cordon(peer, "")
+        for _ in range(200):
+            if not node.image.brokers[1].cordoned_log_dirs:
+                break
+            await asyncio.sleep(0.01)
+        await create_topic(peer, "more")
+        assert {one.path: len(one.partitions) for one in node.partitions.dirs.online} == {first: 4, second: 1}
+
+    run_with_node(tmp_path, scenario, log_dirs=f"{first},{second}")
 
 
 def test_a_restart_finds_every_partition_where_it_was(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from mainstem.broker.config import BrokerConfig
 from mainstem.build_info import build_name
+from mainstem.client.producer import AsyncProducer
 from mainstem.protocol.builder import BatchBuilder
 from mainstem.protocol.messages.k00_produce import (
     PartitionProduceData,
@@ -15,11 +16,12 @@ from mainstem.protocol.messages.k00_produce import (
 )
 from mainstem.sim.admin import create_topic
 from mainstem.sim.broker_process import BrokerProcess
-from mainstem.sim.client import SimClient
+from mainstem.sim.client import NoAnswer, SimClient
 from mainstem.sim.disk import SimDisk
 from mainstem.sim.faults import Effect, Fault
 from mainstem.sim.loop import Scheduler, make_loop
 from mainstem.sim.network import Network
+from mainstem.sim.workloads import fetch
 from mainstem.storage.errors import StorageError
 
 pytestmark = pytest.mark.skipif(build_name() != "interpreted", reason="the simulator runs the interpreted broker")
@@ -80,6 +82,56 @@ def test_a_compacted_log_is_whole_after_a_kill() -> None:
     machine.process.kill()
     machine.start()
     assert machine.process.broker.partitions.find("table", 0).log.log_end == before.log_end == 30
+
+
+def test_records_that_cannot_be_read_end_the_connection_and_nothing_else() -> None:
+    """A disk that failed, or a file that was cut, under an answer: half of it must not be taken for the whole."""
+    machine = Machine()
+    filling = machine.loop.create_task(machine.fill("table", 3))
+    assert machine.scheduler.run_until(filling.done, 60)
+    [path] = machine.disk.files("table-0/00000000000000000000.log")
+
+    def fetched() -> BaseException | None:
+        fetching = machine.loop.create_task(fetch(machine.client, ("table", 0), 0))
+        assert machine.scheduler.run_until(fetching.done, machine.scheduler.now + 60)
+        return fetching.exception()
+
+    assert fetched() is None
+    machine.disk.faults.append(Fault(Effect.FAIL, "read", path, times=1))
+    assert isinstance(fetched(), NoAnswer)
+    assert fetched() is None
+    machine.disk.cut_file(path, machine.disk.file_size(path) - 1)
+    assert isinstance(fetched(), NoAnswer)
+    assert machine.scheduler.failures == []
+
+
+def test_our_producer_waits_while_no_broker_is_known() -> None:
+    """It asked for the leader, was told at once that nobody knows it, and asked again, without a pause between."""
+    machine = Machine()
+    sent: list[int] = []
+
+    async def produce() -> None:
+        await create_topic(machine.client, "table", 1, {})
+        async with AsyncProducer(
+            bootstrap_servers="broker:9092",
+            rng=Random(1),
+            clock=machine.process.clock.wall_ms,
+            request_timeout_ms=1000,
+        ) as producer:
+            for number in range(2):
+                sent.append((await producer.send_and_wait("table", b"value %d" % number)).offset)
+                machine.process.kill()
+
+    producing = machine.loop.create_task(produce())
+    machine.run(10)
+    assert sent == [0]
+    assert machine.scheduler.steps < 20_000
+    machine.start()
+    machine.run(10)
+    assert sent == [0, 1]
+    machine.start()
+    assert machine.scheduler.run_until(producing.done, machine.scheduler.now + 60)
+    assert producing.exception() is None
 
 
 def test_a_start_on_a_failed_metadata_disk_says_so() -> None:

@@ -1,6 +1,9 @@
 """Simulated time and processes: what the product's code may rely on, and what a death does not do."""
 
 import asyncio
+import gc
+import sys
+import warnings
 from random import Random
 
 import pytest
@@ -50,6 +53,24 @@ def test_a_process_that_dies_runs_no_finally() -> None:
     loop.abandon()
     world.run_until(lambda: False, 100)
     assert seen == ["began"]
+
+
+def test_a_process_that_dies_says_nothing_of_tasks_that_never_began() -> None:
+    world, loop = scheduler()
+
+    async def work() -> None: ...
+
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        loop.create_task(work())
+        loop.abandon()
+        hook, sys.unraisablehook = sys.unraisablehook, lambda unraisable: None
+        try:
+            del world, loop
+            gc.collect()
+        finally:
+            sys.unraisablehook = hook
+    assert [str(each.message) for each in said] == []
 
 
 def test_a_paused_process_goes_on_where_it_was() -> None:

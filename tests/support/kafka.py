@@ -18,15 +18,17 @@ from pathlib import Path
 import pytest
 
 VERSION = "4.3.1"
+OLDER_VERSION = "3.9.1"
+"""The last line with ZooKeeper and old versions of APIs: what many clusters still run."""
 JAVA_MIN = 17
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 60.0
 TOOL_TIMEOUT_S = 120.0
 
-_POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>mainstem.tests</groupId><artifactId>kafka</artifactId><version>1</version><dependencies>
-<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{VERSION}</version></dependency>
-<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{VERSION}</version></dependency>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{version}</version></dependency>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{version}</version></dependency>
 <dependency><groupId>org.apache.logging.log4j</groupId><artifactId>log4j-slf4j-impl</artifactId><version>2.24.3</version></dependency>
 </dependencies></project>
 """
@@ -65,10 +67,11 @@ def free_port() -> int:
 class Kafka:
     """The jars, and what can be run with them."""
 
-    def __init__(self, cache: Path | None = None) -> None:
+    def __init__(self, cache: Path | None = None, version: str = VERSION) -> None:
+        self.version = version
         clone = Path(__file__).resolve().parents[2]
         self._cache = cache or Path(os.environ.get("MAINSTEM_KAFKA_CACHE") or clone / ".kafka")
-        self.jars = self._cache / f"kafka-{VERSION}"
+        self.jars = self._cache / f"kafka-{version}"
 
     def fetch(self) -> None:
         """Makes sure the jars are there; several test processes may ask at the same time."""
@@ -78,12 +81,12 @@ class Kafka:
             if (self.jars / "complete").exists():
                 return
             self.jars.mkdir(exist_ok=True)
-            (self.jars / "pom.xml").write_text(_POM)
+            (self.jars / "pom.xml").write_text(_POM.format(version=self.version))
             command = ["mvn", "-q", "-B", "-Dstyle.color=never", "-f", str(self.jars / "pom.xml")]
             command += ["dependency:copy-dependencies", f"-DoutputDirectory={self.jars}"]
             done = subprocess.run(command, capture_output=True, text=True, timeout=900)
             if done.returncode:
-                raise RuntimeError(f"Maven could not fetch Apache Kafka {VERSION}: {done.stdout}{done.stderr}")
+                raise RuntimeError(f"Maven could not fetch Apache Kafka {self.version}: {done.stdout}{done.stderr}")
             (self.jars / "complete").touch()
 
     def command(

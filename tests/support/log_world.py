@@ -311,6 +311,25 @@ class World:
         assert before <= self.log.log_start <= self.log.high_watermark
         self.expected.start_max = self.log.log_start
 
+    def do_slow_retention(self, time_step: int, records: int, size: int) -> None:
+        """The same while others write and flush: the thread that renames comes last."""
+        self.now_ms += time_step
+        before = self.log.log_start
+        self.expected.start_max = max(self.expected.start_max, self.log.high_watermark)
+        job = self.log.begin_retirement(self.now_ms)
+        assert before <= self.log.log_start <= self.log.high_watermark
+        self.do_append(records, size, 1)
+        flush = self.log.begin_flush(self.now_ms)
+        end = self.log.log_end
+        if job is not None:
+            job.run()
+        flush.run()
+        self.log.finish_flush(flush)
+        self.expected.histories, self.expected.durable_end = [self.batches], end
+        if job is not None:
+            self.log.finish_restructuring(job)
+        self.expected.start_max = self.log.log_start
+
     def do_remove_files(self, time_step: int) -> None:
         self.now_ms += time_step
         for job in self.log.due_removals(self.now_ms):
@@ -509,6 +528,7 @@ WEIGHTS = {
     "high_watermark": 10,
     "delete_records": 2,
     "retention": 2,
+    "slow_retention": 1,
     "remove_files": 1,
     "truncate": 2,
     "read": 12,
@@ -537,6 +557,7 @@ NUMBERS: dict[str, tuple[int, ...]] = {
     "high_watermark": (1000,),
     "delete_records": (1000,),
     "retention": (200_000,),
+    "slow_retention": (200_000, 4, 300),
     "remove_files": (3000,),
     "truncate": (1000,),
     "read": (1000, 5000),

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from mainstem.broker.app import Broker
 from mainstem.broker.clock import SystemClock
 from mainstem.broker.config import BrokerConfig
+from mainstem.broker.drivers.controller import Carry, carry_directly
 from mainstem.broker.format import format_directories
 from mainstem.protocol.builder import BatchBuilder
 from mainstem.protocol.messages.k00_produce import (
@@ -54,6 +55,7 @@ async def start_node(
     path: Path | str,
     fs: FileSystem | None = None,
     on_fatal: Callable[[BaseException], None] = lambda error: None,
+    carry: Carry = carry_directly,
     **settings: str,
 ) -> Broker:
     """A running node on `path`, which is formatted if it is new."""
@@ -63,7 +65,7 @@ async def start_node(
     format_directories(disk, random.Random(1), config, clock.wall_ms(), CLUSTER_ID, ignore_formatted=True)
     # Each start is an incarnation of its own, so its randomness must be too.
     rng = random.Random(next(_seeds))
-    node = Broker(asyncio.get_running_loop(), disk, clock, rng, config, CLUSTER_ID, on_fatal=on_fatal)
+    node = Broker(asyncio.get_running_loop(), disk, clock, rng, config, CLUSTER_ID, on_fatal=on_fatal, carry=carry)
     await node.start()
     return node
 
@@ -74,7 +76,7 @@ def run_with_node(
     """Runs one scenario against a fresh node with one connection, and stops the node."""
 
     async def run() -> None:
-        node = await start_node(path, fs, lambda error: None, **settings)
+        node = await start_node(path, fs, lambda error: None, carry_directly, **settings)
         peer = await connect(node)
         try:
             await asyncio.wait_for(scenario(node, peer), 30)

@@ -41,6 +41,7 @@ from mainstem.broker.router import Router
 from mainstem.broker.topic_creation import TopicCreation
 from mainstem.core.controller.image import ClusterImage, ImageDelta
 from mainstem.core.controller.states import PartitionState
+from mainstem.net.connection import Handler
 from mainstem.net.listener import Listener
 from mainstem.protocol.api import APIS, ApiKey
 from mainstem.protocol.api import Listener as ListenerKind
@@ -66,10 +67,14 @@ class Broker:
         open_files_max: int = 10_000,
         on_fatal: Callable[[BaseException], None] = lambda error: None,
         carry: Carry = carry_directly,
+        around: Callable[[Handler], Handler] = lambda handler: handler,
         carry_to_peer: Carry = carry_directly,
     ) -> None:
         """`carry` is how messages reach the controller, `carry_to_peer` how they reach brokers, this one as well; a
-        simulator puts its own in."""
+        simulator puts its own in.
+
+        `around` may put something before the router that sees every request first; a test kit has its faults there.
+        """
         self.loop = loop
         self.fs = fs
         self.clock = clock
@@ -136,6 +141,7 @@ class Broker:
         ]
         """Told of each change, in order, after the partitions have followed it."""
         self._router = Router(self, modules)
+        self._handler = around(self._router.dispatch)
         self._shared = SharedBuffer()
         self._listeners: dict[str, Listener] = {}
 
@@ -164,6 +170,7 @@ class Broker:
                 previous_epoch=self.partitions.dirs.previous_broker_epoch,
             ),
             lambda: self._quorum.followed_end - 1,
+            self._cordoned,
             heartbeat_interval_ms=self.config.get_int("broker.heartbeat.interval.ms", at_least=1),
         )
         self.broker_epoch = await self._lifecycle.register()
@@ -199,11 +206,17 @@ class Broker:
         await self._quorum.stop()
         await self.partitions.close(self.broker_epoch)
 
+    def _cordoned(self) -> list[bytes]:
+        """The ids of the directories that take no new partitions."""
+        dirs = self.partitions.dirs
+        return [one.directory_id for one in dirs.online if one.path in dirs.cordoned]
+
     # Failing
 
     def _directory_failed(self, directory: LogDirectory) -> None:
         if self._lifecycle is not None:
             self._lifecycle.directory_failed(directory.directory_id)
+            self.assignments.directory_failed(directory)
         if directory.path == self.config.metadata_dir or not self.partitions.dirs.online:
             self._fail(OSError(f"{directory.path}: {directory.offline}"))
 
@@ -219,6 +232,8 @@ class Broker:
         self.image = image
         self.features.update(image, offset)
         await self.partitions.apply(image, delta)
+        if self._lifecycle is not None:
+            self._lifecycle.tell_cordoned()
         for listener in self.metadata_listeners:
             listener(image, delta)
 
@@ -265,7 +280,7 @@ class Broker:
             listener = Listener(
                 self.loop,
                 endpoint.listener,
-                self._router.dispatch,
+                self._handler,
                 self._shared,
                 max_frame_bytes=self.config.get_int("socket.request.max.bytes", at_least=1),
                 max_connections=self.config.get_int("max.connections", at_least=0),

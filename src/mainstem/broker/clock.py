@@ -12,3 +12,9 @@ class Clock(Protocol):
 class SystemClock:
     def wall_ms(self) -> int:
         return time.time_ns() // 1_000_000
+
+
+def breathe() -> None:
+    """In a thread that computes for long: lets the event loop run. Compiled code never does so by itself, and a pause
+    of no length would end before the loop has woken up."""
+    time.sleep(0.0001)

@@ -111,6 +111,8 @@ _TOPIC_KEYS: Final[dict[str, ConfigKey]] = {
 }
 # What Kafka checks only when all settings are looked at together; below it is `server_defaults` that does.
 _CHECKED_TOGETHER: Final = ("log.flush.interval.ms", "log.retention.ms", "log.roll.ms", "log.roll.jitter.ms")
+# Kafka takes any class that it can load. There is none to load here; this one, its default, is taken and means nothing.
+_REPORTERS: Final = (SETTINGS["metric.reporters"].default or "",)
 _BYTES_PER_CLEANER: Final = 1 << 20
 
 
@@ -232,6 +234,12 @@ def _check_together(settings: Mapping[str, str]) -> None:
         name = f"group.{kind}.assignment.interval.ms"
         if not _number(settings, low) <= _number(settings, name) <= _number(settings, high):
             raise _invalid(f"{name}={_number(settings, name)} must lie between {low} and {high}")
+    reporters = settings.get("metric.reporters", "").strip()
+    for reporter in reporters.split(",") if reporters else ():
+        if reporter.strip() not in _REPORTERS:
+            raise _invalid(
+                f"metric.reporters: there is no class '{reporter.strip()}' here; known is {', '.join(_REPORTERS)}"
+            )
     cordoned = [part.strip() for part in settings.get("cordoned.log.dirs", "").split(",") if part.strip()]
     directories = [part.strip() for part in (settings.get("log.dirs") or settings.get("log.dir", "")).split(",")]
     missing = [path for path in cordoned if path not in directories]

@@ -12,6 +12,7 @@ from typing import Any
 from mainstem.broker.clock import Clock
 from mainstem.broker.config import BrokerConfig
 from mainstem.broker.partitions import Partitions
+from mainstem.protocol.errors import RemoteError
 from mainstem.storage.checkpoint import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
 from mainstem.storage.errors import StorageError
 
@@ -79,20 +80,16 @@ class Housekeeping:
     async def _retain(self) -> None:
         """Takes old segments out of the logs, and removes what was taken out long enough ago."""
         for count, partition in enumerate(self._partitions):
-            now_ms = self._clock.wall_ms()
-            if partition.leader is None:
-                continue
             try:
-                deleted = partition.log.delete_old_segments(now_ms)
-            except StorageError as error:
-                self._partitions.log_failed(partition, error)
-                continue
+                deleted = await partition.retire_segments()
+            except RemoteError:
+                continue  # its directory is offline now
             if deleted:
                 log.info(
                     "deleted old segments",
                     extra={"partition": str(partition), "segments": deleted, "log_start": partition.log.log_start},
                 )
-            for job in partition.log.due_removals(now_ms):
+            for job in partition.log.due_removals(self._clock.wall_ms()):
                 try:
                     await self._loop.run_in_executor(None, job.run)
                 except OSError as error:

@@ -96,7 +96,7 @@ class LogMoves:
                 elif not is_durable:
                     await self._flush(partition, move)
                     is_durable = True
-                elif partition.is_flushing:
+                elif partition.is_busy:
                     await self._pause(_FLUSH_CHECK_S)
                 else:
                     self._swap(partition, move, copy)

@@ -2,18 +2,23 @@
 
 - What was appended is visible, and acknowledged, once the high watermark has passed it. Where the topic asks for an
   fsync first (`flush.messages`), the leader's own end counts only when that is done.
-- One flush of a log runs at a time, in a thread; what was appended meanwhile is covered by the next.
+- A batch that takes long to judge is judged in a thread; those that come after it wait their turn behind it, so that
+  batches are appended in the order they came.
+- One flush of a log runs at a time, in a thread; what was appended meanwhile is covered by the next. So does one job
+  that gives its files other names; whoever renames or closes the folder waits for both (`settle`).
 - A failed write or fsync is reported once, to `on_failure`, which takes the directory offline; after that the
   partition answers KAFKA_STORAGE_ERROR.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
 
-from mainstem.broker.clock import Clock
+from mainstem.broker.clock import Clock, breathe
 from mainstem.broker.purgatory import Watchers
 from mainstem.core.log.append_result import AppendResult
+from mainstem.core.log.preparation import Preparation
 from mainstem.core.log.producers import Origin
 from mainstem.core.log.verification import NO_GUARD
 from mainstem.core.replication.leader import LeaderState
@@ -23,6 +28,22 @@ from mainstem.storage.flushing import FlushJob
 from mainstem.storage.log import Log
 
 Committed = Callable[[ErrorCode], None]
+Appended = Callable[[AppendResult | RemoteError], None]
+
+
+class _Waiting:
+    """A batch that is not appended yet; `prepared` where it was or is being judged in a thread."""
+
+    __slots__ = ("all_in_sync", "buffer", "done", "end", "guard", "prepared", "start")
+
+    def __init__(self, buffer: bytes, start: int, end: int, all_in_sync: bool, guard: int, done: Appended) -> None:
+        self.buffer = buffer
+        self.start = start
+        self.end = end
+        self.all_in_sync = all_in_sync
+        self.guard = guard
+        self.done = done
+        self.prepared: Preparation | None = None
 
 
 class Partition:
@@ -30,15 +51,18 @@ class Partition:
         "_clock",
         "_committing",
         "_flushing",
+        "_is_appending",
         "_loop",
         "_moved",
         "_on_failure",
         "_order",
+        "_restructuring",
         "index",
         "leader",
         "log",
         "topic",
         "topic_id",
+        "waiting",
         "watchers",
     )
 
@@ -59,12 +83,16 @@ class Partition:
         self.leader: LeaderState | None = None
         self.watchers = Watchers()
         """Requests that wait for the high watermark or the last stable offset to move."""
+        self.waiting: deque[_Waiting] = deque()
+        """Batches behind one that a thread judges, which comes first."""
         self._loop = loop
         self._clock = clock
         self._on_failure = on_failure
         self._committing: list[tuple[int, int, Committed]] = []
         self._order = 0
         self._flushing: asyncio.Future[None] | None = None
+        self._restructuring: asyncio.Future[object] | None = None
+        self._is_appending = False
         self._moved = False
 
     def __repr__(self) -> str:
@@ -135,6 +163,18 @@ class Partition:
         guard: int = NO_GUARD,
     ) -> AppendResult:
         """Appends one batch. RemoteError where it may not be. `notify` is the caller's to call, once it is done."""
+        leader = self._check_may_append(all_in_sync)
+        try:
+            result = self.log.append_as_leader(
+                buffer, start, end, leader.epoch, self._clock.wall_ms(), origin, transaction_version, guard
+            )
+        except StorageError as error:
+            raise self._failed(error) from error
+        if not result.is_duplicate:
+            self._wrote()
+        return result
+
+    def _check_may_append(self, all_in_sync: bool) -> LeaderState:
         leader = self.leader
         if leader is None:
             raise self._no_leader()
@@ -143,10 +183,52 @@ class Partition:
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{self} has {len(leader.in_sync)} replicas in sync, {leader.effective_min_in_sync} are needed",
             )
+        return leader
+
+    def append_later(
+        self, buffer: bytes, start: int, end: int, *, all_in_sync: bool, guard: int = NO_GUARD, done: Appended
+    ) -> None:
+        """Appends a client's batch when its turn has come and it is judged, and tells `done`."""
+        self.waiting.append(_Waiting(buffer, start, end, all_in_sync, guard, done))
+        if not self._is_appending:
+            self._append_waiting()
+
+    def _append_waiting(self) -> None:
+        """Appends the batches whose turn it is, up to the first that a thread must judge.
+
+        To tell one is done may bring in the next: it joins the line, and this goes on with it.
+        """
+        self._is_appending = True
+        waiting = self.waiting
+        while waiting:
+            first = waiting[0]
+            if first.prepared is None and self.log.takes_long(first.buffer, first.start, first.end):
+                first.prepared = self.log.prepare(first.buffer, first.start, first.end, self._clock.wall_ms())
+                judging = self._loop.run_in_executor(None, first.prepared.run, breathe)
+                judging.add_done_callback(self._judged)
+                return
+            try:
+                outcome: AppendResult | RemoteError = self._append_first(first)
+            except RemoteError as error:
+                outcome = error
+            waiting.popleft()
+            first.done(outcome)
+            self.notify()
+        self._is_appending = False
+
+    def _judged(self, judging: "asyncio.Future[None]") -> None:
+        error = judging.exception()
+        prepared = self.waiting[0].prepared
+        if error is not None and prepared is not None:
+            prepared.error = RemoteError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(error).__name__}: {error}")
+        self._append_waiting()
+
+    def _append_first(self, first: _Waiting) -> AppendResult:
+        if first.prepared is None:
+            return self.append(first.buffer, first.start, first.end, all_in_sync=first.all_in_sync, guard=first.guard)
+        leader = self._check_may_append(first.all_in_sync)
         try:
-            result = self.log.append_as_leader(
-                buffer, start, end, leader.epoch, self._clock.wall_ms(), origin, transaction_version, guard
-            )
+            result = self.log.append_prepared(first.prepared, leader.epoch, self._clock.wall_ms(), guard=first.guard)
         except StorageError as error:
             raise self._failed(error) from error
         if not result.is_duplicate:
@@ -209,8 +291,9 @@ class Partition:
             log.assign_epoch(self.leader.epoch)
 
     @property
-    def is_flushing(self) -> bool:
-        return self._flushing is not None
+    def is_busy(self) -> bool:
+        """Whether a thread works on the log's files."""
+        return self._flushing is not None or self._restructuring is not None
 
     # Making durable
 
@@ -232,8 +315,34 @@ class Partition:
 
     async def settle(self) -> None:
         """Returns when no thread works on the log any more. After `resign`: nothing new begins then."""
-        while self._flushing is not None:
-            await asyncio.wait([self._flushing])
+        while self.is_busy:
+            await asyncio.wait([job for job in (self._flushing, self._restructuring) if job is not None])
+
+    # Which segments there are
+
+    async def retire_segments(self) -> int:
+        """Takes old segments out of the log; how many. RemoteError where the disk failed."""
+        if self.leader is None or self.log.is_restructuring:
+            return 0
+        log = self.log
+        try:
+            job = log.begin_retirement(self._clock.wall_ms())
+            if job is None:
+                return 0
+            await self.restructure(job.run)
+            log.finish_restructuring(job)
+        except StorageError as error:
+            raise self._failed(error) from error
+        return job.count
+
+    async def restructure(self, run: Callable[[], object]) -> None:
+        """Runs what gives the log's files other names, in a thread."""
+        assert self._restructuring is None, f"{self} is being restructured"
+        running = self._restructuring = self._loop.run_in_executor(None, run)
+        try:
+            await running
+        finally:
+            self._restructuring = None
 
     def _flushed(self, job: FlushJob) -> None:
         self._flushing = None

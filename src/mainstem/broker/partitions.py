@@ -77,9 +77,10 @@ class Partitions:
         self._node_id = node_id
         self.open_files = OpenFiles(fs, open_files_max)
         self._settings = settings
+        self._log_dirs = log_dirs
         self._defaults = server_defaults(settings)
         self._configs: dict[str, LogConfig] = {}
-        """One for all partitions of a topic; emptied when any setting changes."""
+        """One for all partitions of a topic; it goes when one of its settings changes, or the topic does."""
         self._producer_expiration_ms = producer_expiration_ms
         self._verifies_transactions = True
         self._on_directory_failure = on_directory_failure
@@ -138,10 +139,13 @@ class Partitions:
 
     def _take_broker_settings(self) -> None:
         """What was set for this broker while running gives topics their defaults, as its file does."""
+        view = ConfigView(self._settings, self.image, self._node_id)
+        cordoned = [part.strip() for part in (view.get("cordoned.log.dirs") or "").split(",") if part.strip()]
+        self.dirs.cordoned = frozenset(self._log_dirs if cordoned == ["*"] else cordoned)
         try:
-            settings = ConfigView(self._settings, self.image, self._node_id).settings
-            self._defaults = server_defaults(settings)
-            self._verifies_transactions = settings.get("transaction.partition.verification.enable", "true") == "true"
+            self._defaults = server_defaults(view.settings)
+            verifies = view.settings.get("transaction.partition.verification.enable", "true")
+            self._verifies_transactions = verifies == "true"
         except ValueError as error:
             log.error("the defaults of topics stay as they are: %s", error)
         self._configs.clear()
@@ -229,6 +233,7 @@ class Partitions:
     async def apply(self, image: ClusterImage, delta: ImageDelta) -> None:
         """Brings the partitions in line with `image`, of which `delta` says what changed."""
         self.image = image
+        changed = self._take_settings(delta)
         await self._delete(self._no_longer_here(delta))
         here: list[tuple[TopicState, int]] = []
         for topic_id, index in delta.partitions:
@@ -240,12 +245,18 @@ class Partitions:
             self._apply_partition(topic, index, topic.partitions[index])
             if count % _SLICE == _SLICE - 1:
                 await asyncio.sleep(0)
-        changed = {name: None for resource_type, name in delta.configs if resource_type == TOPIC}
-        if (BROKER, "") in delta.configs or (BROKER, str(self._node_id)) in delta.configs:
-            self._take_broker_settings()
-            changed = dict.fromkeys(image.topics)
         for name in changed:
             self._reconfigure(name)
+
+    def _take_settings(self, delta: ImageDelta) -> list[str]:
+        """Forgets the settings that are others now, before a log is opened by them; the topics that have others."""
+        if (BROKER, "") in delta.configs or (BROKER, str(self._node_id)) in delta.configs:
+            self._take_broker_settings()
+            return list(self.image.topics)
+        changed = [name for resource_type, name in delta.configs if resource_type == TOPIC]
+        for name in [*changed, *(topic.name for topic in delta.removed_topics.values())]:
+            self._configs.pop(name, None)
+        return changed
 
     def _apply_partition(self, topic: TopicState, index: int, state: PartitionState) -> None:
         key = (topic.name, index)
@@ -325,11 +336,17 @@ class Partitions:
     async def _delete(self, gone: list[tuple[str, bytes, int]]) -> None:
         """Takes partitions out of sight, all together; what blocks is done in threads."""
         keys: list[Key] = []
+        leaving: list[Partition] = []
         for topic, topic_id, index in gone:
             partition = self._partitions.pop((topic, index), None)
             self._by_id.pop((topic_id, index), None)
             if partition is not None:
                 partition.resign(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                leaving.append(partition)
+        # A thread that writes or renames by path must not meet the folder of another topic under this name.
+        for partition in leaving:
+            await partition.settle()
+        for topic, _, index in gone:
             if self.dirs.directory_of(topic, index) is not None:
                 keys.append((topic, index))
         for at in range(0, len(keys), _DELETED_TOGETHER):

@@ -30,6 +30,27 @@ _FILES_KEPT_FREE = 1000
 """Descriptors left to sockets and whatever else a process opens."""
 
 
+def declare(parser: argparse.ArgumentParser, command: str) -> None:
+    if command == "up":
+        parser.description = "Run one broker in the foreground."
+        parser.add_argument(
+            "--port", type=int, default=9092, help="where clients connect (default 9092; 0: a free one)"
+        )
+        parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default 127.0.0.1)")
+        parser.add_argument("--data-dir", default="mainstem-data", help="where the data is (default ./mainstem-data)")
+        parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting by Kafka's name")
+        parser.set_defaults(run=up)
+        return
+    parser.add_argument("--config", required=True, metavar="FILE", help="Kafka's server.properties")
+    parser.set_defaults(run=broker)
+    if command == "format":
+        parser.add_argument("--cluster-id", help="the cluster to belong to (default: a new one)")
+        parser.add_argument(
+            "--ignore-formatted", action="store_true", help="leave directories alone that are formatted"
+        )
+        parser.set_defaults(run=format)
+
+
 def up(given: argparse.Namespace) -> int:
     """One broker on its own: the directory is formatted when it is new, and what a lone broker needs is set."""
     data_dir = str(Path(given.data_dir).resolve())

@@ -143,6 +143,7 @@ class Connection:
         self._descriptor = -1
         self._closing = True
         self._waiting.clear()
+        self._receiver.close()
         if self._warming:
             self._outgoing.popleft()  # a thread is reading from it and lets go of it afterwards
         for chunk in self._outgoing:
@@ -265,9 +266,16 @@ class Connection:
             if isinstance(head, bytes):
                 parts.append(head)
             elif head.size < _SENDFILE_FROM_BYTES:
-                data = head.read_cached(0, head.size)
+                try:
+                    data = head.read_cached(0, head.size)
+                except OSError:
+                    self.abort()
+                    return
                 if data is None:
                     break
+                if len(data) < head.size:  # the file was cut after the slice was taken
+                    self.abort()
+                    return
                 parts.append(data)
                 head.release()
             else:
@@ -294,10 +302,10 @@ class Connection:
 
     def _send_file(self, piece: FileSlice) -> None:
         while self._slice_sent < piece.size:
-            if piece.read_cached(self._slice_sent, 1) is None:
-                self._warm(piece)
-                return
             try:
+                if piece.read_cached(self._slice_sent, 1) is None:
+                    self._warm(piece)
+                    return
                 sent = os.sendfile(
                     self._descriptor,
                     piece.descriptor(),
@@ -319,7 +327,11 @@ class Connection:
     def _send_piece(self, piece: FileSlice) -> None:
         """Reads a little of a slice and leaves it to the transport, which tells when there is room again."""
         assert self._transport is not None
-        data = piece.read_cached(self._slice_sent, min(_PIECE_BYTES, piece.size - self._slice_sent))
+        try:
+            data = piece.read_cached(self._slice_sent, min(_PIECE_BYTES, piece.size - self._slice_sent))
+        except OSError:
+            self.abort()
+            return
         if data is None:
             self._warm(piece)
             return

@@ -9,10 +9,9 @@ last sequence survives even if its record does not (KAFKA-5490); a batch that ke
 header for the same reason.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from crc32c import crc32c
 from librt.strings import BytesWriter, write_i16_be, write_i32_be, write_i64_be
 from mypy_extensions import i64, u8
 
@@ -29,6 +28,7 @@ from mainstem.protocol.batch import (
     TRANSACTIONAL_MASK,
     BatchView,
 )
+from mainstem.protocol.checksum import crc32c
 from mainstem.protocol.compression import DEFAULT_LIMIT, NONE, compress
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.records import HEADER_KEY_ERRORS, Record, batch_body, iterate_records
@@ -39,6 +39,9 @@ Headers = Sequence[tuple[str, bytes | None]]
 NO_LEADER_EPOCH: Final = -1
 NO_LIMIT: Final = 0x7FFFFFFF
 I32_MAX: Final = 0x7FFFFFFF
+
+_BREATH_RECORDS: Final = 512
+"""Records that are made one by one take longer than those that are walked."""
 
 _KNOWN_MASK: Final = TIMESTAMP_TYPE_MASK | TRANSACTIONAL_MASK | CONTROL_MASK | DELETE_HORIZON_MASK
 
@@ -281,7 +284,13 @@ def rewrite_header(
     )
 
 
-def recompress(batch: BatchView, codec: i64, level: int | None = None, limit: i64 = DEFAULT_LIMIT) -> bytes:
+def recompress(
+    batch: BatchView,
+    codec: i64,
+    level: int | None = None,
+    limit: i64 = DEFAULT_LIMIT,
+    breathe: Callable[[], None] | None = None,
+) -> bytes:
     """The batch with its records in another codec, or at another level, as Kafka makes it.
 
     The records stay as they are, byte for byte, if their deltas count from the first record's timestamp, as they do in
@@ -292,7 +301,7 @@ def recompress(batch: BatchView, codec: i64, level: int | None = None, limit: i6
         _, position = read_varint(buffer, start, end)
         first_delta, _ = read_varlong(buffer, position + 1, end)
         if first_delta != 0 or batch.is_log_append_time:
-            return _rebuild(batch, list(iterate_records(batch, limit)), codec, level, None)
+            return _rebuild(batch, iterate_records(batch, limit), codec, level, None, breathe)
     body = compress(codec, buffer[start:end], level)
     header = encode_header(
         body,
@@ -311,7 +320,12 @@ def recompress(batch: BatchView, codec: i64, level: int | None = None, limit: i6
 
 
 def _rebuild(
-    batch: BatchView, records: list[Record], codec: i64, level: int | None, delete_horizon: int | None
+    batch: BatchView,
+    records: Iterable[Record],
+    codec: i64,
+    level: int | None,
+    delete_horizon: int | None,
+    breathe: Callable[[], None] | None = None,
 ) -> bytes:
     """These records, with everything else as `batch` has it."""
     builder = BatchBuilder(
@@ -330,6 +344,8 @@ def _rebuild(
     try:
         for record in records:
             builder.append_at(record.offset, record.timestamp, record.key, record.value, record.headers)
+            if breathe is not None and builder.record_count % _BREATH_RECORDS == 0:
+                breathe()
         return builder.build(batch.last_offset)
     except ValueError as error:
         # Offsets that do not go up, or go past the last one, came with the batch.

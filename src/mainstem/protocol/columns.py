@@ -228,6 +228,8 @@ class Columns:
         import numpy as np
         import pyarrow as pa
 
+        if len(self._header_rows) == 0:
+            return pa.nulls(rows, pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))
         counts = vec[i32]([0] * rows)
         key_bounds = vec[i32]()
         value_bounds = vec[i32]()
@@ -422,7 +424,8 @@ def _length(offsets: bytes, valid: bytes, row: i64) -> i64:
     return read_i64_le(offsets, 8 * row + 8) - read_i64_le(offsets, 8 * row)
 
 
-def _byte_column(array: Any) -> ByteColumn:
+def byte_column(array: Any) -> ByteColumn:
+    """An Arrow array of bytes or strings, chunked or not, as plain buffers."""
     import pyarrow as pa
 
     array = _one_chunk(array.cast(pa.large_binary()))
@@ -491,7 +494,7 @@ def _header_column(array: Any) -> HeaderColumn:
     starts = array.offsets.cast(pa.int64())
     keys, values = array.values.flatten()
     start_bytes = starts.buffers()[1].slice(8 * starts.offset, 8 * len(starts)).to_pybytes()
-    return HeaderColumn(start_bytes, _valid_bytes(array), _byte_column(keys), _byte_column(values))
+    return HeaderColumn(start_bytes, _valid_bytes(array), byte_column(keys), byte_column(values))
 
 
 def _write_field(writer: BytesWriter, column: ByteColumn, row: i64) -> None:
@@ -556,8 +559,8 @@ def encode_columns(
     """
     if key is None and value is None:
         raise ValueError("encode_columns: neither keys nor values are given")
-    key_column = ByteColumn(-1, b"", b"", 0, b"") if key is None else _byte_column(key)
-    value_column = ByteColumn(-1, b"", b"", 0, b"") if value is None else _byte_column(value)
+    key_column = ByteColumn(-1, b"", b"", 0, b"") if key is None else byte_column(key)
+    value_column = ByteColumn(-1, b"", b"", 0, b"") if value is None else byte_column(value)
     rows: i64 = max(key_column.rows, value_column.rows)
     for name, array in (("key", key), ("value", value), ("timestamps", timestamps), ("headers", headers)):
         if array is not None and len(array) != rows:

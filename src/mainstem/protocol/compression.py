@@ -41,6 +41,11 @@ ZSTD_DEFAULT_LEVEL: Final = 3
 _GZIP_USUAL_LEVEL: Final = 6  # what zlib takes -1 for
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _GZIP_WINDOW: Final = 31  # 2^15 bytes, in gzip's wrapping
+_GZIP_PIECE_BYTES: Final = 4 << 20
+"""How much is inflated at once: zlib puts together what came out while no other thread may run."""
+
+_GZIP_RATIO_MAX: Final = 1032
+_SNAPPY_RATIO_MAX: Final = 64
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
@@ -113,6 +118,22 @@ def decompress(codec: i64, data: bytes, limit: i64) -> bytes:
     raise RemoteError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression codec {codec} is not known")
 
 
+def expansion_bound(codec: i64, data: bytes | memoryview) -> i64:
+    """At most how much `data` expands to, or claims to, from what is cheap to know; 0 where it is damaged."""
+    try:
+        if codec == GZIP:
+            return len(data) * _GZIP_RATIO_MAX
+        if codec == SNAPPY:
+            return len(data) * _SNAPPY_RATIO_MAX
+        if codec == LZ4:
+            return _lz4_bound(bytes(data))
+        if codec == ZSTD:
+            return _zstd_bound(bytes(data))
+    except (IndexError, RemoteError):
+        return 0
+    return len(data)
+
+
 def _too_large(codec: i64, limit: i64) -> RemoteError:
     return RemoteError(ErrorCode.MESSAGE_TOO_LARGE, f"{CODEC_NAMES[codec]} data expands to more than {limit} bytes")
 
@@ -123,14 +144,16 @@ def _decompress_gzip(data: bytes, limit: i64) -> bytes:
     left: i64 = limit
     while True:
         inflater = zlib.decompressobj(_GZIP_WINDOW)
-        # One byte more than allowed tells too much from just enough; a maximum of 0 would mean none.
-        part = inflater.decompress(data, left + 1)
-        left -= len(part)
-        if left < 0:
-            raise _too_large(GZIP, limit)
-        if not inflater.eof:
-            raise RemoteError(ErrorCode.INVALID_RECORD, "gzip data ends early")
-        parts.append(part)
+        while not inflater.eof:
+            # One byte more than allowed tells too much from just enough; a maximum of 0 would mean none.
+            part = inflater.decompress(data, min(left + 1, _GZIP_PIECE_BYTES))
+            data = inflater.unconsumed_tail
+            left -= len(part)
+            if left < 0:
+                raise _too_large(GZIP, limit)
+            if not part and not data and not inflater.eof:
+                raise RemoteError(ErrorCode.INVALID_RECORD, "gzip data ends early")
+            parts.append(part)
         data = inflater.unused_data
         if not data.startswith(_GZIP_MAGIC):
             return parts[0] if len(parts) == 1 else b"".join(parts)
@@ -153,7 +176,7 @@ def _decompress_snappy(data: bytes, limit: i64) -> bytes:
         raise _too_large(SNAPPY, limit)
     # One byte takes part in at most 64 of the output (a copy of 64 in two bytes, at least): a larger claim is a lie,
     # and is found out before it is allocated.
-    if size > 64 * len(data):
+    if size > _SNAPPY_RATIO_MAX * len(data):
         raise RemoteError(ErrorCode.INVALID_RECORD, f"snappy data of {len(data)} bytes claims to hold {size}")
     return bytes(cramjam.snappy.decompress_raw(data))
 

@@ -76,7 +76,7 @@ def campaign(first: int, seeds: int, jobs: int) -> tuple[Counter[str], list[Resu
     """What was counted in all runs, and those that failed."""
     counts: Counter[str] = Counter()
     failed: list[Result] = []
-    started = time.monotonic()
+    started = told = time.monotonic()
     gc.collect()
     gc.freeze()
     for done, result in enumerate(_results(first, seeds, jobs), 1):
@@ -84,9 +84,14 @@ def campaign(first: int, seeds: int, jobs: int) -> tuple[Counter[str], list[Resu
         if result.violation is not None:
             failed.append(result)
             print(report(result), flush=True)
-        if sys.stdout.isatty() or done % 500 == 0 or done == seeds:
-            rate = done / (time.monotonic() - started)
-            print(f"\r{done}/{seeds} seeds, {len(failed)} failed, {rate:.1f}/s ", end="", flush=True)
+        now = time.monotonic()
+        if now - told > (1 if sys.stdout.isatty() else 60) or done == seeds:
+            told = now
+            rate = done / (now - started)
+            line = (
+                f"{done}/{seeds} seeds, {len(failed)} failed, {rate:.1f} a second, {(seeds - done) / rate:.0f} s to go"
+            )
+            print(f"\r{line:70}" if sys.stdout.isatty() else line, end="" if sys.stdout.isatty() else "\n", flush=True)
     print()
     return counts, failed
 

@@ -20,6 +20,11 @@ from mainstem.protocol.messages.k21_delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
+from mainstem.protocol.messages.k37_create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
 from mainstem.protocol.messages.k42_delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from mainstem.protocol.messages.k44_incremental_alter_configs import (
     AlterableConfig,
@@ -54,11 +59,23 @@ class Admin:
         self.rng = rng
         self.topics: dict[str, bool | None] = {}
         """Of the topics that come and go, whether they must be there; None where nobody can tell."""
-        self.configs: dict[str, str | None] = {}
+        self.message_bytes_max: str | None = None
         """What `max.message.bytes` of the first topic was last set to; None where nobody can tell."""
 
     async def run(self) -> None:
-        actions = (self._create, self._delete, self._alter, self._trim, self._commit, self._delete_group)
+        actions = (
+            self._create,
+            self._create,
+            self._delete,
+            self._alter,
+            self._alter_policy,
+            self._shrink_group_segments,
+            self._trim,
+            self._commit,
+            self._commit,
+            self._delete_group,
+            self._add_partitions,
+        )
         while not self.world.is_stopping:
             with contextlib.suppress(NoAnswer):
                 await self.rng.choice(actions)()
@@ -88,14 +105,38 @@ class Admin:
 
     async def _alter(self) -> None:
         value = str(self.rng.randrange(1 << 15, 1 << 20))
-        self.configs["log"] = None
-        change = AlterableConfig(name="max.message.bytes", config_operation=0, value=value)
-        resource = AlterConfigsResource(resource_type=2, resource_name="log", configs=[change])
+        self.message_bytes_max = None
+        if await self._set("log", {"max.message.bytes": value}):
+            self.message_bytes_max = value
+
+    async def _alter_policy(self) -> None:
+        """A3: what a topic's old records are worth changes while they are produced, read and cleaned."""
+        policy = self.rng.choice(("compact", "compact", "compact,delete"))
+        if await self._set("keyed", {"cleanup.policy": policy, "retention.ms": "-1", "retention.bytes": "-1"}):
+            self.world.count("A3 cleanup policy changed")
+
+    async def _shrink_group_segments(self) -> None:
+        """So that the log of a coordinator, too, is rolled and compacted."""
+        small = {"internal.segment.bytes": "1500", "min.cleanable.dirty.ratio": "0.01", "segment.index.bytes": "400"}
+        await self._set("__consumer_offsets", small)
+
+    async def _set(self, topic: str, configs: dict[str, str]) -> bool:
+        changes = [AlterableConfig(name=name, config_operation=0, value=value) for name, value in configs.items()]
+        resource = AlterConfigsResource(resource_type=2, resource_name=topic, configs=changes)
         request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
         answer = await self.client.ask(request, 1, IncrementalAlterConfigsResponse)
-        if answer.responses[0].error_code == ErrorCode.NONE:
-            self.world.count("A3 settings changed")
-            self.configs["log"] = value
+        if answer.responses[0].error_code != ErrorCode.NONE:
+            return False
+        self.world.count("A3 settings changed")
+        return True
+
+    async def _add_partitions(self) -> None:
+        name = f"churn{self.rng.randrange(3)}"
+        wanted = CreatePartitionsTopic(name=name, count=2 + self.rng.randrange(3), assignments=None)
+        request = CreatePartitionsRequest(topics=[wanted], timeout_ms=1000, validate_only=False)
+        answer = await self.client.ask(request, 3, CreatePartitionsResponse)
+        if answer.results[0].error_code == ErrorCode.NONE:
+            self.world.count("partitions added")
 
     async def _trim(self) -> None:
         place = ("short", 0)

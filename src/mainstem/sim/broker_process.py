@@ -19,6 +19,7 @@ from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.messages.k24_add_partitions_to_txn import AddPartitionsToTxnRequest
 from mainstem.protocol.messages.k27_write_txn_markers import WriteTxnMarkersRequest
 from mainstem.protocol.schema import Message
+from mainstem.sim.changes import describe_loss, random_survivors
 from mainstem.sim.disk import SimDisk
 from mainstem.sim.loop import ProcessDied, Scheduler, SimLoop, make_loop
 from mainstem.sim.network import Network
@@ -101,9 +102,9 @@ class BrokerProcess:
 
     # Start and stop
 
-    def format(self) -> None:
+    def format(self, disk: SimDisk | None = None) -> None:
         format_directories(
-            self.disk, Random(f"{self._seed}:format"), self._config, self.clock.wall_ms(), CLUSTER_ID,
+            disk or self.disk, Random(f"{self._seed}:format"), self._config, self.clock.wall_ms(), CLUSTER_ID,
             ignore_formatted=True,
         )  # fmt: skip
 
@@ -175,7 +176,20 @@ class BrokerProcess:
     def power_loss(self) -> None:
         if self.is_up:
             self._died("power loss")
-        self.disk.power_loss(self._rng)
+        self.reboot()
+
+    def reboot(self) -> None:
+        """The machine is started anew: of what was not synced a part is there."""
+        changes = self.disk.unsynced()
+        kept = random_survivors(changes, self._rng)
+        for what in describe_loss(changes, kept):
+            self._count(what)
+        self.disk.power_loss_keeping(kept)
+
+    def come_back_with(self, image: SimDisk) -> None:
+        """The machine gets another disk, with what is on this image of one."""
+        self.kill()
+        self.disk.restore(image)
 
     def _died(self, how: str) -> None:
         assert self.loop is not None

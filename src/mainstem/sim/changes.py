@@ -302,6 +302,23 @@ def random_survivors(changes: Sequence[Change], rng: Random) -> dict[int, Torn]:
     return kept
 
 
+def describe_loss(changes: Sequence[Change], kept: Kept) -> list[str]:
+    """What a power loss that keeps these did, by the names of the fault list."""
+    found: dict[str, None] = {}
+    for index, change in enumerate(changes):
+        survivor = kept.get(index)
+        if survivor is None:
+            if isinstance(change, Link):
+                found["S7 name lost"] = None
+            elif isinstance(change, Rename):
+                found["S8 rename lost"] = None
+            if any(later > index for later in kept):
+                found["S5 writes reordered"] = None
+        elif survivor is not WHOLE:
+            found["S4 torn write"] = None
+    return list(found)
+
+
 def _random_tear(write: Write, rng: Random) -> Torn:
     if rng.random() < 0.2:
         return ZEROED

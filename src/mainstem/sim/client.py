@@ -7,10 +7,12 @@ answer belongs, because one that was on its way when the power failed tells of a
 
 import asyncio
 import struct
+from collections.abc import Callable
 from typing import TypeVar
 
 from mainstem.protocol.rpc import decode_response, encode_request
 from mainstem.protocol.schema import Message
+from mainstem.sim.ledger import Violation
 from mainstem.sim.loop import SimLoop
 from mainstem.sim.network import SimTransport
 
@@ -29,6 +31,10 @@ def _retrieve(future: "asyncio.Future[Message]") -> None:
     """Whoever sent it may not look at the answer any more."""
     if not future.cancelled():
         future.exception()
+
+
+class BadBytes(NoAnswer):
+    """An answer whose records do not match their checksum."""
 
 
 class ClientConnection(asyncio.Protocol):
@@ -101,6 +107,14 @@ class SimClient:
         self._address = address
         self._timeout_s = timeout_s
         self._connection: ClientConnection | None = None
+        self.is_damaged: Callable[[tuple[str, int]], bool] = lambda place: False
+        """Whether a partition's bytes have changed by themselves, so that nonsense must be expected of it."""
+
+    def complain(self, promise: str, place: tuple[str, int], what: str) -> None:
+        """Raises a violation, or BadBytes where the partition is damaged."""
+        if self.is_damaged(place):
+            raise BadBytes(what)
+        raise Violation(promise, f"{place}: {what}")
 
     @property
     def life(self) -> int:
@@ -124,12 +138,17 @@ class SimClient:
         return connection.send(request, version, self.name, answered=answered)
 
     async def answer(self, sent: "asyncio.Future[Message]", kind: type[M], timeout_s: float | None = None) -> M:
-        try:
-            message = await asyncio.wait_for(sent, timeout_s or self._timeout_s)
-        except TimeoutError:
+        def give_up() -> None:
             # Later answers would be taken for those to later requests: the connection is of no more use.
             self.close()
-            raise NoAnswer("timed out") from None
+            if not sent.done():
+                sent.set_exception(NoAnswer("timed out"))
+
+        timer = self.loop.call_later(timeout_s or self._timeout_s, give_up)
+        try:
+            message = await sent
+        finally:
+            timer.cancel()
         assert isinstance(message, kind), f"{type(message).__name__} is not a {kind.__name__}"
         return message
 

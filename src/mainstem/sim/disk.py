@@ -476,6 +476,14 @@ class SimDisk(FileSystem):
         self._root, self._numbers, self._orders = copy._root, copy._numbers, copy._orders
         self.kill()
 
+    def files(self, part: str) -> list[str]:
+        """The paths that a process sees and that have this in them."""
+        return [path for path, node in self._walk() if isinstance(node, FileNode) and part in path]
+
+    def peek(self, path: str) -> bytes:
+        """What a process would read from the file; for checkers, who are no process."""
+        return self._find_file(path).cached.to_bytes()
+
     def contents(self) -> dict[str, bytes | None]:
         """Every path a process sees: a file's bytes, None for a directory. For comparing disks in tests."""
         return {path: node.cached.to_bytes() if isinstance(node, FileNode) else None for path, node in self._walk()}

@@ -22,6 +22,10 @@ UNKNOWN_OUTCOME: Final = frozenset(
 """Said of a write that was not committed in time, or whose coordinator gave up: it may be in the log all the same."""
 
 
+EXPIRY: Final = "the coordinator's clock"
+"""Who takes back an offset that has expired."""
+
+
 @dataclass(slots=True)
 class Commit:
     """Of an offset; -1 stands for the deletion of the group."""
@@ -75,6 +79,22 @@ class GroupLedger:
         self.commits.append(commit)
         return commit
 
+    def is_being_deleted(self, group: str) -> bool:
+        """Whether somebody ever asked for that: such a request may be carried out late."""
+        return any(commit.group == group and commit.offset < 0 and commit.member != EXPIRY for commit in self.commits)
+
+    def expired(self, group: str, place: Place) -> None:
+        """Its time was over. Whether that survives the next crash nobody can tell."""
+        self.commits.append(Commit(group, -1, EXPIRY, place, -1, 0, generation_was_over=False))
+
+    def begins_anew(self, group: str) -> None:
+        """The coordinator has forgotten it: who joins next makes it again, from generation 1."""
+        self._assigned.pop(group, None)
+        for key in [key for key in self._joined if key[0] == group]:
+            del self._joined[key]
+        for key in [key for key in self._assignments if key[0] == group]:
+            del self._assignments[key]
+
     def committed(self, commit: Commit, code: ErrorCode) -> None:
         """G5: a commit of a generation that was over when it was sent is not taken."""
         commit.code = None if code in UNKNOWN_OUTCOME else code
@@ -86,6 +106,13 @@ class GroupLedger:
             )
         if code == ErrorCode.ILLEGAL_GENERATION:
             self._count("commit of a stale generation")
+
+    def forget(self) -> None:
+        """The coordinator has another disk, and begins anew for all that anybody knows."""
+        self._joined.clear()
+        self._assigned.clear()
+        self._assignments.clear()
+        self.is_sure = False
 
     def lost_power(self) -> None:
         """Generations and commits may be gone, and come again."""

@@ -3,7 +3,8 @@
 Values are unique, so the order of a log can be told from what clients saw (Jepsen's way). A power loss with
 acknowledgements from the page cache may take records away again; `cut` says where a log ended when it came back, and
 everything that an earlier life of the broker said about offsets past that no longer counts. With an fsync before each
-acknowledgement no such cut may touch what anybody saw.
+acknowledgement no such cut may touch what anybody saw. Of a partition whose files were damaged only one thing is
+promised: nobody reads what nobody sent.
 
 Names of violations are Jepsen's where it has one.
 """
@@ -35,6 +36,7 @@ class Send:
     number: int
     ordered: bool
     """Whether this producer's records must be in the order it sent them (T2)."""
+    is_tombstone: bool = False
     acked_at: int | None = None
     was_lost: bool = False
 
@@ -58,6 +60,8 @@ class Ledger:
         self.acked_count = 0
         self.read_count = 0
         self._count = count
+        self.damaged: dict[Place, None] = {}
+        """Partitions whose bytes changed by themselves."""
         self.loses_nothing = True
         """Whether each acknowledgement is durable: then nothing that was seen may go."""
 
@@ -70,6 +74,8 @@ class Ledger:
     def acked(self, value: bytes, offset: int, life: int) -> None:
         send = self.sends[value]
         self.acked_count += 1
+        if send.place in self.damaged:
+            return
         if self._is_gone(send.place, offset, life):
             self._gone(send, offset)
             return
@@ -87,6 +93,8 @@ class Ledger:
             raise Violation("phantom", f"{place} has {value!r} at {offset}, which nobody sent")
         if self.sends[value].place != place:
             raise Violation("phantom", f"{value!r} was sent to {self.sends[value].place} and is in {place}")
+        if place in self.damaged:
+            return
         if not self._is_gone(place, offset, life):
             self._seen(place, offset, value)
         elif self.loses_nothing:
@@ -113,6 +121,20 @@ class Ledger:
         elsewhere = history.where.setdefault(value, offset)
         if elsewhere != offset:
             raise Violation("duplicate", f"{place} has {value!r} at {elsewhere} and at {offset}")
+
+    def damage(self, place: Place) -> None:
+        self.damaged[place] = None
+        self.histories.pop(place, None)
+        for send in self.sends.values():
+            if send.place == place:
+                send.acked_at = None
+
+    def forget(self) -> None:
+        """The broker has another disk: of what was sent before nothing is known, but that it may be there."""
+        self.histories.clear()
+        for send in self.sends.values():
+            send.acked_at = None
+            send.ordered = False
 
     def cut(self, place: Place, life: int, end: int) -> None:
         """The log came back with this end, in this life of the broker, after a power loss."""

@@ -14,13 +14,17 @@
 import asyncio
 import contextvars
 import heapq
+import inspect
 import itertools
+import traceback
 from collections import deque
 from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
+
+Context = contextvars.Context
 
 STEPS_PER_INSTANT_MAX: Final = 100_000
 
@@ -29,20 +33,44 @@ class ProcessDied(BaseException):
     """Raised out of an operation in the middle of which the process died. Nobody is left to handle it."""
 
 
+class SimHandle:
+    """Something to be called: what asyncio needs of its own `Handle`, without what that one costs per call."""
+
+    __slots__ = ("_when", "args", "callback", "context", "is_cancelled")
+
+    def __init__(
+        self, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None, when: float = 0.0
+    ) -> None:
+        self.callback = callback
+        self.args = args
+        self.context = contextvars.copy_context() if context is None else context
+        self.is_cancelled = False
+        self._when = when
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+    def cancelled(self) -> bool:
+        return self.is_cancelled
+
+    def when(self) -> float:
+        return self._when
+
+
 class Scheduler:
     """Simulated time, and everything that is going to happen."""
 
     def __init__(self, rng: Random) -> None:
         self.now = 0.0
         self.steps = 0
-        self.after_step: Callable[[SimLoop | None], None] | None = None
-        """Called after each step with the loop it ran on; None where it was the world's own."""
+        self.after_step: Callable[[SimLoop], None] | None = None
+        """Called after each step of a process, on its loop or on one of its threads, with its loop."""
         self.failures: list[str] = []
         """What a process raised where nobody was waiting for it."""
         self._rng = rng
         self._order = itertools.count()
-        self._ready: deque[tuple[SimLoop, asyncio.Handle]] = deque()
-        self._due: list[tuple[float, float, int, SimLoop | None, asyncio.Handle | Callable[[], None]]] = []
+        self._ready: deque[tuple[SimLoop, SimHandle]] = deque()
+        self._due: list[tuple[float, float, int, SimLoop | None, SimHandle | Callable[[], None]]] = []
 
     def at(self, when: float, action: Callable[[], None]) -> None:
         """Something that happens to the world, not in a process."""
@@ -51,10 +79,10 @@ class Scheduler:
     def later(self, delay: float, action: Callable[[], None]) -> None:
         self.at(self.now + delay, action)
 
-    def soon(self, loop: "SimLoop", handle: asyncio.Handle) -> None:
+    def soon(self, loop: "SimLoop", handle: SimHandle) -> None:
         self._ready.append((loop, handle))
 
-    def timer(self, when: float, loop: "SimLoop", handle: asyncio.TimerHandle) -> None:
+    def timer(self, when: float, loop: "SimLoop", handle: SimHandle) -> None:
         heapq.heappush(self._due, (when, self._rng.random(), next(self._order), loop, handle))
 
     def run_until(self, is_over: Callable[[], bool], deadline: float) -> bool:
@@ -75,36 +103,43 @@ class Scheduler:
         if when > self.now:
             self.now = when
         if loop is None:
-            assert not isinstance(what, asyncio.Handle)
+            assert not isinstance(what, SimHandle)
             what()
             self.steps += 1
-            if self.after_step is not None:
-                self.after_step(None)
         else:
-            assert isinstance(what, asyncio.Handle)
-            if not what.cancelled():
+            assert isinstance(what, SimHandle)
+            if not what.is_cancelled:
                 self._ready.append((loop, what))
 
     def _run_ready(self) -> None:
-        ready = self._ready
+        ready, after_step = self._ready, self.after_step
         steps = 0
-        while ready:
-            loop, handle = ready.popleft()
-            if loop.is_dead or handle.cancelled():
-                continue
-            if loop.is_paused:
-                loop.parked.append(handle)
-                continue
-            steps += 1
-            if steps > STEPS_PER_INSTANT_MAX:
-                raise AssertionError(f"{loop.name} runs without ever waiting: {handle._callback!r}")  # type: ignore[attr-defined]
-            asyncio._set_running_loop(loop)
-            try:
-                handle._run()
-            finally:
-                asyncio._set_running_loop(None)
-            if self.after_step is not None:
-                self.after_step(loop)
+        running: SimLoop | None = None
+        try:
+            while ready:
+                loop, handle = ready.popleft()
+                if loop.is_dead or handle.is_cancelled:
+                    continue
+                if loop.is_paused:
+                    loop.parked.append(handle)
+                    continue
+                steps += 1
+                if steps > STEPS_PER_INSTANT_MAX:
+                    raise AssertionError(f"{loop.name} runs without ever waiting: {handle.callback!r}")
+                if loop is not running:
+                    asyncio._set_running_loop(loop)
+                    running = loop
+                try:
+                    handle.context.run(handle.callback, *handle.args)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:
+                    what = getattr(handle.callback, "__qualname__", type(handle.callback).__name__)
+                    loop.call_exception_handler({"message": f"{what} failed", "exception": error})
+                if after_step is not None:
+                    after_step(loop)
+        finally:
+            asyncio._set_running_loop(None)
         self.steps += steps
 
 
@@ -117,7 +152,11 @@ class SimLoop(asyncio.AbstractEventLoop):
         """Which life of its process this loop is."""
         self.is_dead = False
         self.is_paused = False
-        self.parked: list[asyncio.Handle] = []
+        self.is_stalled = False
+        """Paused, but for its threads: a callback that takes too long (X10)."""
+        self.lateness: Callable[[], float] | None = None
+        """By how much timers are late now, if they are (K3)."""
+        self.parked: list[SimHandle] = []
         self.abandoned: list[asyncio.Task[Any]] = []
         self.disk_delay: Callable[[], float] = lambda: 0.0001 + 0.002 * rng.random() ** 3
         """How long a thread takes to begin, and its result to arrive."""
@@ -131,9 +170,9 @@ class SimLoop(asyncio.AbstractEventLoop):
         return self.scheduler.now
 
     def call_soon(  # type: ignore[override]
-        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
-    ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> SimHandle:
+        handle = SimHandle(callback, args, context)
         if not self.is_dead:
             self.scheduler.soon(self, handle)
         return handle
@@ -141,20 +180,19 @@ class SimLoop(asyncio.AbstractEventLoop):
     call_soon_threadsafe = call_soon  # type: ignore[assignment]
 
     def call_later(  # type: ignore[override]
-        self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
-    ) -> asyncio.TimerHandle:
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> SimHandle:
         return self.call_at(self.scheduler.now + max(delay, 0), callback, *args, context=context)
 
     def call_at(  # type: ignore[override]
-        self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
-    ) -> asyncio.TimerHandle:
-        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> SimHandle:
+        if self.lateness is not None:
+            when += self.lateness()
+        handle = SimHandle(callback, args, context, when)
         if not self.is_dead:
             self.scheduler.timer(when, self, handle)
         return handle
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """A cancelled timer stays in the queue until its time."""
 
     # Tasks and threads
 
@@ -162,10 +200,13 @@ class SimLoop(asyncio.AbstractEventLoop):
         return asyncio.Future(loop=self)
 
     def create_task(  # type: ignore[override]
-        self, coro: Coroutine[Any, Any, T], *, name: str | None = None, context: contextvars.Context | None = None
+        self, coro: Coroutine[Any, Any, T], *, name: str | None = None, context: Context | None = None
     ) -> "asyncio.Task[T]":
         # A name of its own: the default one comes from a counter of the whole Python process.
-        return asyncio.Task(coro, loop=self, name=name or "task", context=context)
+        task = asyncio.Task(coro, loop=self, name=name or "task", context=context)
+        if self.is_dead:
+            coro.close()  # it will never begin, and nobody is to be warned of that
+        return task
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., T], *args: Any
@@ -177,8 +218,8 @@ class SimLoop(asyncio.AbstractEventLoop):
     def _run_job(self, future: "asyncio.Future[T]", func: Callable[..., T], args: Any) -> None:
         if self.is_dead:
             return
-        if self.is_paused:
-            self.parked.append(asyncio.Handle(self._run_job, (future, func, args), self))
+        if self.is_paused and not self.is_stalled:
+            self.parked.append(SimHandle(self._run_job, (future, func, args), None))
             return
         try:
             result = func(*args)
@@ -188,6 +229,8 @@ class SimLoop(asyncio.AbstractEventLoop):
             self._deliver(future, lambda error=error: future.set_exception(error))  # type: ignore[misc]
         else:
             self._deliver(future, lambda: future.set_result(result))
+        if self.scheduler.after_step is not None:
+            self.scheduler.after_step(self)
 
     def _deliver(self, future: "asyncio.Future[Any]", settle: Callable[[], None]) -> None:
         def arrive() -> None:
@@ -210,10 +253,15 @@ class SimLoop(asyncio.AbstractEventLoop):
         """The process is gone, wherever its tasks were."""
         self.is_dead = True
         self.parked.clear()
-        self.abandoned.extend(asyncio.all_tasks(self))
+        for task in asyncio.all_tasks(self):
+            coroutine = task.get_coro()
+            if inspect.iscoroutine(coroutine) and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+                coroutine.close()  # it never began: there is nothing in it to run, and nobody to be warned
+            self.abandoned.append(task)
 
-    def pause(self) -> None:
+    def pause(self, *, stalled: bool = False) -> None:
         self.is_paused = True
+        self.is_stalled = stalled
 
     def resume(self) -> None:
         self.is_paused = False
@@ -238,13 +286,23 @@ class SimLoop(asyncio.AbstractEventLoop):
         error = context.get("exception")
         if self.is_dead or isinstance(error, ProcessDied):
             return
-        self.scheduler.failures.append(f"{self.name}: {context.get('message')}: {type(error).__name__}: {error}")
+        self.scheduler.failures.append(
+            f"{self.name}: {context.get('message')}: {type(error).__name__}: {error}{_where(error)}"
+        )
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
         self.call_exception_handler(context)
 
     async def shutdown_asyncgens(self) -> None:
         """There are none."""
+
+
+def _where(error: object) -> str:
+    """The last calls before it was raised, innermost first, without addresses."""
+    if not isinstance(error, BaseException):
+        return ""
+    frames = traceback.extract_tb(error.__traceback__)[-8:]
+    return "".join(f", in {each.name} ({each.filename.rpartition('/')[2]}:{each.lineno})" for each in reversed(frames))
 
 
 def make_loop(scheduler: Scheduler, rng: Random, name: str, network: Any = None) -> SimLoop:

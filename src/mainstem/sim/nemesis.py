@@ -6,6 +6,8 @@ nothing about it, and fails.
 """
 
 import errno
+from collections.abc import Callable, Iterable
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -23,20 +25,37 @@ EXPECTED: Final = (
     "N6 one-way cut",
     "N9 client cut off",
     "N10 late request",
+    "N11 clogged one by one",
     "N12 back-pressure",
     "X1 stop",
     "X2 kill",
     "X3 power loss",
     "X4 pause",
     "X5 death while starting",
+    "X6 older disk",
+    "X7 empty disk",
+    "X10 stall",
     "death at a disk operation",
     "C3 member vanished before SyncGroup",
+    "C4 static member replaced",
+    "K1 skewed clock",
     "K2 clock jump",
+    "K3 late timers",
     "S1 write fails",
     "S2 disk full",
     "S3 short write",
+    "S4 torn write",
+    "S5 writes reordered",
     "S6 failed fsync",
+    "S7 name lost",
+    "S8 rename lost",
+    "S9 bit flipped on the disk",
+    "S9 bit flipped on the way",
+    "S10 file cut short",
+    "S11 misdirected write",
     "S12 slow disk",
+    "S13 directory gone",
+    "cleaner checkpoint lost",
     "kernel wrote back",
     "client died",
     "controller message delayed",
@@ -63,6 +82,19 @@ REACHED: Final = (
     "group deleted",
     "A2 topic deleted",
     "A3 settings changed",
+    "A3 cleanup policy changed",
+    "partitions added",
+    "log compacted",
+    "tombstone sent",
+    "own producer acknowledged",
+    "own consumer read",
+    "own consumer committed",
+    "tombstone removed",
+    "offset expired",
+    "group log replayed",
+    "metadata replayed from a snapshot",
+    "log given up",
+    "producer began anew after a loss",
     "records deleted",
     "exited by itself",
     "commit checked",
@@ -83,30 +115,47 @@ class Nemesis:
     def __init__(self, world: "World", rng: Random) -> None:
         self.world = world
         self.rng = rng
-        kinds = [
-            self._slow_network,
-            self._resets,
-            self._lost_answers,
-            self._late_requests,
-            self._cut,
-            self._stop,
-            self._kill,
-            self._power_loss,
-            self._death_at_operation,
-            self._pause,
-            self._clock,
-            self._sick_disk,
-            self._slow_disk,
-            self._write_back,
-            self._client_dies,
-            self._controller,
-        ]
+        self.families: dict[str, tuple[Callable[[], None], ...]] = {
+            "network": (
+                self._slow_network,
+                self._resets,
+                self._lost_answers,
+                self._late_requests,
+                self._cut,
+                self._clog,
+            ),
+            "broker": (self._stop, self._kill, self._death_at_operation, self._pause),
+            "power": (self._power_loss,),
+            "processes": (self._client_dies,),
+            "clock": (self._clock, self._late_timers),
+            "slow disk": (self._slow_disk, self._write_back),
+            "sick disk": (self._sick_disk,),
+            "rot": (self._rot,),
+            "another disk": (self._another_disk, self._lost_checkpoint),
+            "controller": (self._controller,),
+        }
         if world.is_transactional:
-            kinds += [self._peers, self._late_requests]
-        self.kinds = rng.sample(kinds, rng.randint(2, 7))
-        if world.is_transactional and rng.random() < 0.5:
-            self.kinds.append(self._peers)
+            self.families["peers"] = (self._peers, self._late_requests)
+        self.kinds: list[Callable[[], None]] = []
+        self.allow(self.families)
         self.is_over = False
+        self._rotting = rng.choice((("log", 1), ("short", 0), ("keyed", 0)))
+        self._disks_left = 1
+
+    def allow(self, families: Iterable[str]) -> None:
+        """Draws what may go wrong in this run from these families only; ValueError for one that is not known."""
+        wanted = list(families)
+        unknown = [name for name in wanted if name not in self.families]
+        if unknown:
+            raise ValueError(f"no faults are called {unknown[0]!r}; there are {', '.join(self.families)}")
+        kinds = [kind for name in wanted for kind in self.families[name]]
+        self.kinds = self.rng.sample(kinds, min(len(kinds), self.rng.randint(2, 7)))
+        if self.world.theme == "groups":
+            self.kinds += [kind for kind in (self._clock, self._client_dies) if kind in kinds]
+        elif self.world.theme == "compaction":
+            self.kinds += [kind for kind in (self._clock, self._lost_checkpoint) if kind in kinds]
+        if self._peers in kinds and self.rng.random() < 0.5:
+            self.kinds.append(self._peers)
 
     def begin(self) -> None:
         self.world.scheduler.later(self.rng.random() * 1.5, self._turn)
@@ -117,7 +166,7 @@ class Nemesis:
         process = self.world.process
         if not process.is_up:
             self.world.restart()
-        elif self.rng.random() < 0.75:
+        elif self.kinds and self.rng.random() < 0.75:
             self.rng.choice(self.kinds)()
         self.world.scheduler.later(0.05 + self.rng.random() ** 2 * 1.5, self._turn)
 
@@ -161,6 +210,20 @@ class Nemesis:
             self.world.network.cut(name, "broker", seconds)
             self.world.network.cut("broker", name, seconds)
 
+    def _clog(self) -> None:
+        """One client after the other, and back again in another order."""
+        self.world.count("N11 clogged one by one")
+        names = list(self.world.clients)
+        self.rng.shuffle(names)
+        for number, name in enumerate(names):
+            seconds = 0.2 + self.rng.random() * 1.5
+            self._until(number * 0.1, partial(self._clog_one, name, seconds))
+
+    def _clog_one(self, name: str, seconds: float) -> None:
+        if not self.is_over:
+            self.world.network.cut(name, "broker", seconds)
+            self.world.network.cut("broker", name, seconds)
+
     # Processes
 
     def _stop(self) -> None:
@@ -189,9 +252,10 @@ class Nemesis:
     def _pause(self) -> None:
         loop = self.world.process.loop
         if loop is not None and not loop.is_paused:
-            self.world.count("X4 pause")
-            self.world.trace("pause")
-            loop.pause()
+            stalled = self.rng.random() < 0.4
+            self.world.count("X10 stall" if stalled else "X4 pause")
+            self.world.trace("pause", int(stalled))
+            loop.pause(stalled=stalled)
             self._until(self.rng.choice((0.05, 0.5, 3.0)), loop.resume)
 
     def _client_dies(self) -> None:
@@ -203,17 +267,96 @@ class Nemesis:
     def _clock(self) -> None:
         self.world.count("K2 clock jump")
         clock = self.world.process.clock
-        clock.skew_ms += self.rng.choice((-600_000, -5_000, -50, 50, 5_000, 600_000, 3_000_000))
+        clock.skew_ms += self.rng.choice((-600_000, -5_000, -2_000, 50, 70_000, 600_000, 3_000_000))
         clock.skew_ms = max(-1_500_000, min(clock.skew_ms, 10_000_000))
         self.world.trace("clock", clock.skew_ms)
 
+    def _late_timers(self) -> None:
+        loop = self.world.process.loop
+        if loop is not None:
+            self.world.count("K3 late timers")
+            rng = Random(self.rng.random())
+            loop.lateness = lambda: rng.random() ** 3 * 0.4
+
+            def undo() -> None:
+                loop.lateness = None
+
+            self._until(1.5, undo)
+
     # Disk
+
+    def _another_disk(self) -> None:
+        if self._disks_left:
+            self._disks_left -= 1
+            if self.rng.random() < 0.4:
+                self.world.empty_disk()
+            else:
+                self.world.take_image()
+                self._until(0.3 + self.rng.random() * 2, self._older_disk)
+
+    def _older_disk(self) -> None:
+        if not self.is_over:
+            self.world.older_disk()
+
+    def _lost_checkpoint(self) -> None:
+        """As administrators do it to a cleaner that is stuck: the broker is down, and the file is removed.
+
+        Now and then the machine's clock is behind when it comes back, so that what was cleaned is too young to be.
+        """
+        found = self.world.disk.files("cleaner-offset-checkpoint")
+        if found:
+            self.world.count("cleaner checkpoint lost")
+            self.world.kill()
+            if self.rng.random() < 0.5:
+                self.world.count("K2 clock jump")
+                self.world.process.clock.skew_ms -= self.rng.choice((500, 1_000, 2_000, 3_000))
+            for path in found:
+                self.world.disk.remove(path)
+                self.world.disk.sync_directory(path.rpartition("/")[0])
+
+    def _rot(self) -> None:
+        """One partition of a run rots, no more: then the others tell that they are not concerned.
+
+        Its segments, indexes and snapshots: a small text file that makes no sense is, as in Kafka, a sick directory.
+        """
+        world = self.world
+        place = self._rotting
+        part = f"/{place[0]}-{place[1]}/"
+
+        def is_rotting(path: str) -> bool:
+            return part in path and path.endswith(("log", "index", "snapshot"))
+
+        kind = self.rng.randrange(4)
+        if kind == 0:
+            world.arm(
+                "S9 bit flipped on the way", Fault(Effect.FLIP_BIT, "read", is_rotting, skip=self.rng.randrange(8))
+            )
+            self._until(1.0, world.cure_disk)
+        elif kind == 1:
+            world.arm("S11 misdirected write", Fault(Effect.MISDIRECT, "write", is_rotting, skip=self.rng.randrange(8)))
+            self._until(1.0, world.cure_disk)
+        else:
+            files = [path for path in world.disk.files(part) if is_rotting(path) and world.disk.peek(path)]
+            if files:
+                path = self.rng.choice(files)
+                size = len(world.disk.peek(path))
+                if kind == 2:
+                    world.count("S9 bit flipped on the disk")
+                    world.disk.flip_bit(path, self.rng.randrange(size * 8))
+                else:
+                    world.count("S10 file cut short")
+                    world.kill()
+                    world.disk.cut_file(path, self.rng.randrange(size))
+                world.damage(place)
 
     def _sick_disk(self) -> None:
         path = self.rng.choice((".log", ".log", "index", "checkpoint", "/log-", "/keyed-", "__consumer_offsets", ""))
         skip = self.rng.randrange(12)
-        kind = self.rng.randrange(4)
-        if kind == 0:
+        kind = self.rng.randrange(5)
+        if kind == 4:
+            path = self.rng.choice(("/data/", "/more/", "/more/"))
+            self.world.arm("S13 directory gone", Fault(Effect.FAIL, None, path, skip=skip, times=-1))
+        elif kind == 0:
             self.world.arm("S1 write fails", Fault(Effect.FAIL, "write", path, skip=skip))
         elif kind == 1:
             self.world.arm("S2 disk full", Fault(Effect.FAIL, "write", path, error=errno.ENOSPC, skip=skip, times=20))

@@ -8,7 +8,9 @@ import hashlib
 import json
 from collections import deque
 from collections.abc import Callable
-from typing import IO
+from typing import IO, Final
+
+HASHED_AT_ONCE: Final = 500
 
 Value = str | int | float | None
 
@@ -21,20 +23,29 @@ class Trace:
         self._now = now
         self._file = file
         self._hash = hashlib.blake2b(digest_size=16)
+        self._pending: list[tuple[float, str, tuple[Value, ...]]] = []
         self._recent: deque[tuple[float, str, tuple[Value, ...]]] = deque(maxlen=keep)
         self.count = 0
 
     def event(self, kind: str, *values: Value) -> None:
         now = self._now()
         self.count += 1
-        self._hash.update(f"{now:.9f} {kind} {values}\n".encode())
+        event = (now, kind, values)
+        self._pending.append(event)
+        if len(self._pending) == HASHED_AT_ONCE:
+            self._flush()
         if kind not in _QUIET:
-            self._recent.append((now, kind, values))
+            self._recent.append(event)
         if self._file is not None:
             self._file.write(json.dumps({"at": round(now, 6), "event": kind, "what": values}) + "\n")
 
+    def _flush(self) -> None:
+        self._hash.update(repr(self._pending).encode())
+        self._pending.clear()
+
     @property
     def digest(self) -> str:
+        self._flush()
         return self._hash.hexdigest()
 
     def story(self) -> list[str]:

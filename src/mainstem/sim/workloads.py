@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from mainstem.protocol.batch import iterate_batches
 from mainstem.protocol.builder import BatchBuilder
-from mainstem.protocol.errors import ErrorCode
+from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.messages.k00_produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -25,7 +25,7 @@ from mainstem.protocol.messages.k02_list_offsets import (
     ListOffsetsTopic,
 )
 from mainstem.protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from mainstem.protocol.records import iterate_records
+from mainstem.protocol.records import Record, iterate_records
 from mainstem.sim.broker_process import EPOCH_MS
 from mainstem.sim.client import NoAnswer, NotSent, SimClient
 from mainstem.sim.ledger import Place, Send, Violation
@@ -53,21 +53,35 @@ SEQUENCE_ERRORS: Final = frozenset(
 )
 
 
+TOMBSTONE_ID: Final = "id"
+"""The header that tells one tombstone from another: it has no value that could."""
+
+Records = list[tuple[int, bytes | None, bytes]]
+"""Offset, key, and what the ledger knows a record by: its value, or a tombstone's header."""
+
+
 def client_ms(world: "World") -> int:
-    """The clients' clocks are right; the broker's may not be."""
+    """The right time; the broker's clock may show another."""
     return EPOCH_MS + int(world.scheduler.now * 1000)
+
+
+def identity(record: Record) -> bytes:
+    if record.value is not None:
+        return record.value
+    return next((value or b"" for name, value in record.headers if name == TOMBSTONE_ID), b"")
 
 
 class Batch:
     """Records on their way to one partition."""
 
-    __slots__ = ("data", "sends", "sequence", "was_sent")
+    __slots__ = ("data", "first_life", "sends", "sequence")
 
     def __init__(self, data: bytes, sends: list[Send], sequence: int) -> None:
         self.data = data
         self.sends = sends
         self.sequence = sequence
-        self.was_sent = False
+        self.first_life = -1
+        """The life of the broker that it was first sent to."""
 
 
 class Producer:
@@ -84,6 +98,10 @@ class Producer:
         self._epoch = -1
         self._sequences: dict[int, int] = {}
         self._number = 0
+        self._keys = rng.choice((3, 6, 60))
+        self._tombstones = rng.choice((0.0, 0.2, 0.5))
+        self._skew_ms = rng.choice((0, 0, 0, -30_000, 2_000))
+        """Its own clock may be wrong (K1); later than the broker's by more than a little is refused."""
 
     async def run(self) -> None:
         while not self.world.is_stopping:
@@ -122,11 +140,18 @@ class Producer:
             self._number += 1
             padding = self.rng.choice((0, 0, 20, 200))
             value = f"{self.client.name}.{self._number}.".encode() + b"x" * padding
-            key = f"k{self.rng.randrange(6)}".encode() if self.world.is_keyed(self.topic) else None
-            send = Send((self.topic, partition), value, key, self.client.name, self._number, self.idempotent)
+            send = Send((self.topic, partition), value, None, self.client.name, self._number, self.idempotent)
+            now_ms = client_ms(self.world) + self._skew_ms
+            if self.world.is_keyed(self.topic):
+                send.key = f"k{self.rng.randrange(self._keys)}".encode()
+                send.is_tombstone = self.rng.random() < self._tombstones
+            if send.is_tombstone:
+                self.world.count("tombstone sent")
+                builder.append(now_ms, send.key, None, [(TOMBSTONE_ID, value)])
+            else:
+                builder.append(now_ms, send.key, value)
             self.world.ledger.sent(send)
             sends.append(send)
-            builder.append(client_ms(self.world), key, value)
         self._sequences[partition] = sequence + count
         return Batch(builder.build(), sends, sequence)
 
@@ -163,6 +188,8 @@ class Producer:
             attempts += 1
             if attempts > 1:
                 self.world.count("batch sent again")
+            if self.world.is_healed and (self.topic, partition) in self.world.ledger.damaged:
+                return
             if attempts > 400 and self.world.is_healed:
                 raise Violation("P12 produce is answered", f"{self.client.name} cannot produce to {self.topic}")
             if await self._attempt(partition, waiting):
@@ -176,7 +203,8 @@ class Producer:
         try:
             for batch in waiting:
                 sent.append(await self.client.send(self._request(partition, batch, -1), 9))
-                batch.was_sent = True
+                if batch.first_life < 0:
+                    batch.first_life = self.client.life
         except NotSent:
             pass
         life = self.client.life
@@ -204,8 +232,16 @@ class Producer:
         return False
 
     def _sequence_lost(self, partition: int, batch: Batch, code: ErrorCode) -> bool:
-        """The broker knows another sequence: rightly so only if it lost some of it with its power."""
-        if self.world.ledger.loses_nothing or not self.world.has_lost_power:
+        """The broker knows another sequence: rightly so only if it lost some of it with its power.
+
+        Or if it was started anew, and has removed the batch since: then it knows the last of a producer's batches, and
+        not that this one was there before.
+        """
+        world = self.world
+        is_removed = (world.is_keyed(self.topic) or world.may_trim(self.topic)) and batch.first_life < self.client.life
+        if is_removed:
+            world.count("retry of a batch that is gone")
+        elif world.is_sound((self.topic, partition)):
             raise Violation(
                 "T1 a batch in order is taken",
                 f"{self.client.name} sent sequence {batch.sequence} to {self.topic}-{partition}: {code.name}",
@@ -227,7 +263,7 @@ class Producer:
 
 async def fetch(
     client: SimClient, place: Place, offset: int, *, max_wait_ms: int = 100, max_bytes: int = 1 << 20
-) -> tuple[ErrorCode, int, int, list[tuple[int, bytes | None, bytes | None]], int]:
+) -> tuple[ErrorCode, int, int, Records, int]:
     """Error, log start, high watermark, the records from `offset` on, and where to go on: a batch may be empty."""
     topic, partition = place
     wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
@@ -245,16 +281,33 @@ async def fetch(
     answer = await client.ask(request, 12, FetchResponse)
     found = answer.responses[0].partitions[0]
     data = bytes(found.records or b"")
-    records = []
+    records: Records = []
     next_offset = offset
-    for batch in iterate_batches(data, 0, len(data)):
-        batch.check(len(data))
-        next_offset = max(next_offset, batch.next_offset)
-        if not batch.is_control:
-            for record in iterate_records(batch):
-                if record.offset >= offset:
-                    records.append((record.offset, record.key, record.value))
+    try:
+        for batch in iterate_batches(data, 0, len(data)):
+            batch.check(len(data))
+            if batch.next_offset <= next_offset:
+                client.complain("nonmonotonic-poll", place, f"asked for {offset}, got the batch at {batch.base_offset}")
+            next_offset = max(next_offset, batch.next_offset)
+            if not batch.is_control:
+                for record in iterate_records(batch):
+                    if record.offset >= offset:
+                        records.append((record.offset, record.key, identity(record)))
+    except RemoteError as error:
+        client.complain("what is read has a sound checksum", place, f"{offset}: {error.message}")
     return ErrorCode(found.error_code), found.log_start_offset, found.high_watermark, records, next_offset
+
+
+def take(world: "World", place: Place, records: Records, offset: int, start: int, high: int, life: int) -> None:
+    """Notes what a poll from `offset` on brought, and that nothing was passed over or shown too early."""
+    for at, _, value in records:
+        # An offset lies before what the checksum covers: rot may change it and not be noticed.
+        if at >= high and place not in world.ledger.damaged:
+            raise Violation("P10 nobody reads past the high watermark", f"{place}: {at} read, it is {high}")
+        if at > offset >= start and not world.is_keyed(place[0]) and place not in world.ledger.damaged:
+            raise Violation("poll-skip", f"{place}: a reader at {offset} was given {at}, the start is {start}")
+        world.ledger.read(place, at, value, life)
+        offset = at + 1
 
 
 class Reader:
@@ -284,24 +337,12 @@ class Reader:
                 found = await self._log_start()
                 offset = found if found is not None else offset
             elif code == ErrorCode.NONE:
-                self._take(records, offset, start, high, life)
+                take(self.world, self.place, records, offset, start, high, life)
                 offset = after
             if code != ErrorCode.NONE or not records:
                 await asyncio.sleep(self.rng.random() * self.world.pace_s)
             else:
                 await asyncio.sleep(self.rng.random() * self.world.pace_s / 2)
-
-    def _take(
-        self, records: list[tuple[int, bytes | None, bytes | None]], offset: int, start: int, high: int, life: int
-    ) -> None:
-        for at, _, value in records:
-            assert value is not None
-            if at >= high:
-                raise Violation("P10 nobody reads past the high watermark", f"{self.place}: {at} read, it is {high}")
-            if at != offset and at > offset >= start and not self.world.is_keyed(self.place[0]):
-                raise Violation("poll-skip", f"{self.place}: a reader at {offset} was given {at}, the start is {start}")
-            self.world.ledger.read(self.place, at, value, life)
-            offset = at + 1
 
     async def _log_start(self) -> int | None:
         try:
@@ -318,7 +359,7 @@ async def list_offset(client: SimClient, place: Place, timestamp: int) -> int | 
     return found.offset if found.error_code == ErrorCode.NONE else None
 
 
-async def read_all(client: SimClient, place: Place) -> tuple[int, int, list[tuple[int, bytes | None, bytes | None]]]:
+async def read_all(client: SimClient, place: Place) -> tuple[int, int, Records]:
     """Everything a partition has, with its start and its end; for when nothing goes wrong any more."""
     for _ in range(200):
         try:
@@ -327,7 +368,7 @@ async def read_all(client: SimClient, place: Place) -> tuple[int, int, list[tupl
             if start is None or end is None:
                 await asyncio.sleep(0.1)
                 continue
-            records: list[tuple[int, bytes | None, bytes | None]] = []
+            records: Records = []
             offset = start
             while offset < end:
                 code, _, _, found, after = await fetch(client, place, offset)

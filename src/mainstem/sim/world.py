@@ -29,9 +29,11 @@ from mainstem.sim.admin import Admin, create_topic
 from mainstem.sim.broker_process import BrokerProcess, ControllerFaults
 from mainstem.sim.checkers import Checker
 from mainstem.sim.checkers.commits_survive import CommitsSurvive
+from mainstem.sim.checkers.compaction_keeps import CompactionKeeps
 from mainstem.sim.checkers.crash_keeps import CrashKeeps
 from mainstem.sim.checkers.derived_state import DerivedState
 from mainstem.sim.checkers.failed_directory import FailedDirectory
+from mainstem.sim.checkers.group_log import GroupLog
 from mainstem.sim.checkers.groups_settle import GroupsSettle
 from mainstem.sim.checkers.history import HistoryHolds
 from mainstem.sim.checkers.log_order import LogOrder
@@ -47,10 +49,11 @@ from mainstem.sim.ledger import Ledger, Place, Violation
 from mainstem.sim.loop import Scheduler, SimLoop, make_loop
 from mainstem.sim.nemesis import Nemesis
 from mainstem.sim.network import Network
+from mainstem.sim.own_client import OwnConsumer, OwnProducer
 from mainstem.sim.trace import Trace
 from mainstem.sim.txn_ledger import TxnLedger
 from mainstem.sim.txn_workload import PLACES, CommittedReader, TxnProducer, fetch_committed_records
-from mainstem.sim.workloads import Producer, Reader, read_all
+from mainstem.sim.workloads import Producer, Reader, Records, read_all
 
 ADDRESS: Final = ("broker", 9092)
 SAFETY_S: Final = 6.0
@@ -58,8 +61,8 @@ TRANSACTIONAL_EVERY: Final = 3
 TIMEOUTS_ARE_OVER_MS: Final = 20_000_000
 """How far the clock is put forward at the end, so that no transaction waits for a time it was set back from."""
 LIVENESS_S: Final = 60.0
-
-Records = list[tuple[int, bytes | None, bytes | None]]
+LIVENESS: Final = ("P12", "G9", "the broker", "T1 our producer", "topics can be")
+"""How the promises begin that somebody must be served for."""
 
 
 class Result:
@@ -77,6 +80,8 @@ class World:
         self.is_transactional = seed % TRANSACTIONAL_EVERY == TRANSACTIONAL_EVERY - 1
         self.counts: Counter[str] = Counter()
         rng = Random(f"{seed}:shape")
+        self.theme = rng.choice(("", "", "", "groups", "compaction"))
+        """What the run is about, if about anything: rare things have to meet, and chance alone takes too long."""
         self.scheduler = Scheduler(Random(f"{seed}:sched"))
         self._trace = Trace(lambda: self.scheduler.now, trace_file)
         self.trace: Callable[..., None] = self._trace.event
@@ -90,6 +95,9 @@ class World:
         self.process = BrokerProcess(
             str(seed), self.scheduler, self.network, self.disk, self._config(rng), self.trace, self.count
         )
+        self.process.clock.skew_ms = rng.choice((0, 0, -600_000, -3_000, 5_000, 300_000))
+        if self.process.clock.skew_ms:
+            self.count("K1 skewed clock")
         self.process.on_death = self._died
         self.process.on_served = self._served
         self.process.on_operation = self._operation
@@ -107,6 +115,8 @@ class World:
         self.needs_reboot = False
         """After a failed fsync the kernel's pages are not to be trusted until the machine is started anew."""
         self.had_disk_error = False
+        self.is_down_for_rot = False
+        """Whether a damaged file, met while the broker ran, has cost it its last directory: then nobody is served."""
         self.finals: dict[Place, tuple[int, int, Records]] = {}
         self.committed: dict[tuple[str, Place], int] = {}
         self.group_states: dict[str, str] = {}
@@ -115,10 +125,17 @@ class World:
         self._violation: Violation | None = None
         self._producer_ids = ProducerIdsAreNew(self)
         self._failed_directory = FailedDirectory(self)
-        self._stepped: list[Checker] = [LogOrder(self), CrashKeeps(self), MetadataReplays(self)]
+        self._crash_keeps = CrashKeeps(self)
+        self._stepped: list[Checker] = [
+            LogOrder(self),
+            self._crash_keeps,
+            MetadataReplays(self),
+            CompactionKeeps(self),
+            GroupLog(self),
+            self._failed_directory,
+        ]
         self.checkers: list[Checker] = [
             *self._stepped,
-            self._failed_directory,
             self._producer_ids,
             DerivedState(self),
             HistoryHolds(self),
@@ -128,7 +145,7 @@ class World:
         ]
         self.nemesis = Nemesis(self, Random(f"{seed}:nemesis"))
         self._admins: list[Admin] = []
-        self._armed: dict[str, Fault] = {}
+        self._image: tuple[SimDisk, dict[tuple[bytes, int], int]] | None = None
         self.scheduler.after_step = self._after_step
 
     # The shape of a run
@@ -149,7 +166,10 @@ class World:
             "log.flush.offset.checkpoint.interval.ms": rng.choice(("300", "2000")),
             "log.flush.start.offset.checkpoint.interval.ms": "900",
             "replica.high.watermark.checkpoint.interval.ms": "600",
-            "log.cleaner.backoff.ms": "400",
+            "log.cleaner.backoff.ms": rng.choice(("400", "50")),
+            "log.cleaner.dedupe.buffer.size": rng.choice(("1024", "134217728")),
+            "offsets.retention.minutes": "1" if self.theme == "groups" else rng.choice(("1", "10080")),
+            "offsets.retention.check.interval.ms": "150",
             "log.segment.delete.delay.ms": rng.choice(("0", "1000")),
             "metadata.log.max.record.bytes.between.snapshots": rng.choice(("800", "20971520")),
             "max.incremental.fetch.session.cache.slots": "2",
@@ -158,6 +178,8 @@ class World:
             settings["log.flush.interval.messages"] = "1"
         if self.is_transactional:
             settings |= {
+                # The clock is put forward at the end, and offsets must not expire by that.
+                "offsets.retention.minutes": "10080",
                 "transaction.state.log.replication.factor": "1",
                 "transaction.state.log.min.isr": "1",
                 "transaction.state.log.num.partitions": "2",
@@ -174,7 +196,13 @@ class World:
             "segment.index.bytes": rng.choice(("400", "4096")),
         }
         short = {"retention.bytes": rng.choice(("1500", "6000")), "retention.ms": rng.choice(("2000", "60000"))}
-        keyed = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.05", "delete.retention.ms": "500"}
+        keyed = {
+            "cleanup.policy": "compact",
+            "min.cleanable.dirty.ratio": "0.01" if self.theme == "compaction" else rng.choice(("0.01", "0.5")),
+            "delete.retention.ms": rng.choice(("0", "500", "2000")),
+            "min.compaction.lag.ms": "1000" if self.theme == "compaction" else rng.choice(("0", "0", "1500")),
+            "max.compaction.lag.ms": rng.choice(("1500", "9223372036854775807")),
+        }
         topics = {
             "log": (2, tiny | {"retention.ms": "-1"}),
             "short": (1, tiny | short),
@@ -200,7 +228,7 @@ class World:
     def restart(self) -> None:
         if not self.process.is_up:
             if self.needs_reboot:
-                self.disk.power_loss(Random(f"{self.seed}:reboot:{self.process.life}"))
+                self.process.reboot()
                 self.needs_reboot = False
             self.process.start()
 
@@ -215,43 +243,87 @@ class World:
         self.process.power_loss()
 
     def arm(self, name: str, fault: Fault) -> None:
-        self._armed[name] = fault
-        fault.on_strike = self._failed_directory.struck
+        fault.on_strike = lambda operation, path: self._struck(name, fault, operation, path)
         self.disk.faults.append(fault)
+
+    def _struck(self, name: str, fault: Fault, operation: str, path: str) -> None:
+        self.count(name)
+        self.trace("struck", name, operation, path)
+        self.had_disk_error = True
+        if fault.effect in (Effect.FLIP_BIT, Effect.MISDIRECT):
+            self.damage(place_of(path))
+            return
+        if fault.effect is Effect.FAIL_SYNC_AND_DROP:
+            self.needs_reboot = True
+        self._failed_directory.struck(operation, path)
+
+    def damage(self, place: Place) -> None:
+        """The bytes of a partition are no longer what was written: nothing is promised of it but its checksums."""
+        self.trace("damaged", *place)
+        self.had_disk_error = True
+        self.ledger.damage(place)
 
     def cure_disk(self) -> None:
         self.disk.faults.clear()
-        self._armed.clear()
+
+    # Another disk
+
+    def take_image(self) -> None:
+        """What an administrator, or the cloud, may bring back some day."""
+        broker = self.process.broker
+        if self.process.is_serving and broker is not None and not self.had_disk_error:
+            self.trace("image taken")
+            self._image = (self.disk.fork(), self._crash_keeps.ends(broker))
+
+    def older_disk(self) -> None:
+        """X6: the machine comes back with its disk as it was when the image was taken."""
+        if self._image is None:
+            return
+        image, ends = self._image
+        self.count("X6 older disk")
+        self._change_disk(image)
+        self._crash_keeps.expect(ends)
+
+    def empty_disk(self) -> None:
+        """X7: a new disk, formatted; somebody creates the topics again."""
+        self.count("X7 empty disk")
+        empty = SimDisk(Random(0), self.process.clock.wall_ms)
+        self.process.format(empty)
+        self._image = None
+        self._change_disk(empty)
+        self.add_client(f"founder{self.process.life}", lambda client, rng: self._found(client))
+
+    def _change_disk(self, image: SimDisk) -> None:
+        self.trace("another disk")
+        self.process.come_back_with(image)
+        self.needs_reboot = False
+        self.ledger.forget()
+        self.groups.forget()
+        self.txns.forget()
+        for checker in self.checkers:
+            checker.forget()
+        for name in list(self.clients):
+            self.replace_client(name)
 
     def kill_if_sick(self) -> None:
         broker = self.process.broker
-        if self.process.is_serving and broker is not None and broker.partitions.dirs.any_offline:
+        if self.nemesis.is_over or not self.process.is_serving or broker is None:
+            return
+        if broker.partitions.dirs.any_offline:
             self.trace("restarted for its disk")
             self.kill()
 
-    def _struck(self) -> None:
-        """Looks which armed faults have struck since last asked."""
-        for name, fault in list(self._armed.items()):
-            if fault.times == 0 or (fault.times > 0 and fault.errno == 28 and fault.times < 20):
-                self.count(name)
-                self.trace("struck", name)
-                self.had_disk_error = True
-                if fault.effect is Effect.FAIL_SYNC_AND_DROP:
-                    self.needs_reboot = True
-                del self._armed[name]
-
     # What the broker does
 
-    def _after_step(self, loop: SimLoop | None) -> None:
+    def _after_step(self, loop: SimLoop) -> None:
         process = self.process
-        if self._armed:
-            self._struck()
-        if (loop is None or loop is process.loop) and process.is_serving and process.broker is not None:
+        if loop is not process.loop:
+            return
+        if process.is_serving and process.broker is not None:
             for checker in self._stepped:
                 checker.after_step(process.broker)
 
     def _died(self, how: str) -> None:
-        self._struck()
         if self.needs_reboot:
             how = "power loss"
         if how == "power loss":
@@ -259,6 +331,8 @@ class World:
             if not self.durable:
                 self.groups.lost_power()
                 self.txns.lost_power()
+        if any(f"/{topic}-{index}/" in how for topic, index in self.ledger.damaged):
+            self.is_down_for_rot = True
         if how.startswith("cannot start"):
             self.count("start failed on a sick disk")
             if not self.disk.faults and not self.had_disk_error:
@@ -279,7 +353,9 @@ class World:
             self._fail(violation)
 
     def _fail(self, violation: Violation) -> None:
-        if self._violation is None:
+        if self.is_down_for_rot and violation.invariant.startswith(LIVENESS):
+            self.count("directory offline for a rotten file")
+        elif self._violation is None:
             self._violation = violation
 
     def given_producer_id(self, producer_id: int, epoch: int) -> None:
@@ -287,8 +363,12 @@ class World:
 
     def reader_reset(self, place: Place, offset: int) -> None:
         self.trace("reader out of range", f"{place[0]}-{place[1]}", offset)
-        if not self.may_trim(place[0]) and (self.durable or not self.has_lost_power):
+        if self.is_sound(place) and not self.may_trim(place[0]):
             raise Violation("a reader keeps its place", f"{offset} of {place} was read up to, and is out of range")
+
+    def is_sound(self, place: Place) -> bool:
+        """Whether nothing can have happened to a partition that takes back what was said of it."""
+        return place not in self.ledger.damaged and (self.durable or not self.has_lost_power)
 
     def may_be_gone(self, names: list[str]) -> bool:
         return all(name.startswith("churn") for name in names)
@@ -307,6 +387,7 @@ class World:
         loop = self._loop(name)
         self.clients[name] = (loop, work)
         client = SimClient(loop, name, ADDRESS)
+        client.is_damaged = self.ledger.damaged.__contains__
         self._tasks[name] = loop.create_task(self._watched(work(client, Random(f"{self.seed}:workload:{name}"))))
 
     async def _watched(self, work: Coroutine[Any, Any, None]) -> None:
@@ -356,12 +437,20 @@ class World:
         if rng.random() < 0.6:
             self._add_producer("plain", "log", 2, idempotent=False)
         self._add_producer("shorter", "short", 1, idempotent=rng.random() < 0.7)
-        self._add_producer("keyed", "keyed", 1, idempotent=True)
+        for index in range(3 if self.theme == "compaction" else 1):
+            self._add_producer(f"keyed{index}", "keyed", 1, idempotent=True)
         for place in (("log", 0), ("short", 0)):
             self._add_reader(f"reader-{place[0]}", place)
-        if rng.random() < 0.6:
-            for index in range(rng.randint(1, 3)):
+        if self.theme == "groups" or rng.random() < 0.5:
+            for index in range(rng.randint(2 if self.theme == "groups" else 1, 3)):
                 self._add_member(f"member{index}", static=rng.random() < 0.3)
+        if rng.random() < 0.25:
+            self.add_client("own-producer", lambda client, rng: OwnProducer(self, client, rng, "log", 2).run())
+        if rng.random() < 0.25:
+            for index in range(rng.randint(1, 2)):
+                self.add_client(
+                    f"own-consumer{index}", lambda client, rng: OwnConsumer(self, client, rng, "own", "log").run()
+                )
         if rng.random() < 0.7:
 
             def administer(client: SimClient, rng: Random) -> Coroutine[Any, Any, None]:
@@ -398,12 +487,14 @@ class World:
         except Violation as violation:
             self._fail(violation)
         finally:
+            # What is let go now runs its last lines, which are no part of the run.
+            result = Result(self.seed, self.counts, self._trace.digest, self._violation, self._trace.story())
             self._end()
             quiet.__exit__(None, None, None)
             logging.disable(previous)
             if enabled:
                 gc.enable()
-        return Result(self.seed, self.counts, self._trace.digest, self._violation, self._trace.story())
+        return result
 
     def _run(self) -> None:
         self.process.format()
@@ -456,10 +547,17 @@ class World:
 
     async def _create_topics(self) -> None:
         client = SimClient(self._loops[-1], "observer", ADDRESS)
-        for name, (partitions, configs) in self.topics.items():
-            code = await create_topic(client, name, partitions, configs)
-            assert code == ErrorCode.NONE, (name, code)
+        await self._found(client)
         client.close()
+
+    async def _found(self, client: SimClient) -> None:
+        """Creates the topics, however often it takes."""
+        for name, (partitions, configs) in self.topics.items():
+            code: ErrorCode | None = None
+            while code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                with contextlib.suppress(NoAnswer):
+                    code = await create_topic(client, name, partitions, configs)
+                await asyncio.sleep(0.05)
 
     def _heal(self) -> None:
         self.trace("heal")
@@ -502,6 +600,8 @@ class World:
         await self._all_visible()
         for topic, (partitions, _) in self.topics.items():
             for partition in range(partitions):
+                if (topic, partition) in self.ledger.damaged:
+                    continue
                 self.finals[topic, partition] = await read_all(client, (topic, partition))
         wanted = {(commit.group, commit.place): None for commit in self.groups.commits}
         for group, place in wanted:
@@ -547,7 +647,11 @@ class World:
         broker = self.process.broker
         assert broker is not None
         for _ in range(100):
-            behind = [each for each in broker.partitions if each.high_watermark < each.log.log_end]
+            behind = [
+                each
+                for each in broker.partitions
+                if each.high_watermark < each.log.log_end and (each.topic, each.index) not in self.ledger.damaged
+            ]
             if not behind:
                 return
             await asyncio.sleep(0.05)
@@ -591,11 +695,30 @@ class World:
         hook, sys.unraisablehook = sys.unraisablehook, lambda unraisable: None
         try:
             for loop in [*self._loops, *self.process.past_loops]:
+                for task in loop.abandoned:
+                    _close(task)
                 loop.abandoned.clear()
             self._tasks.clear()
             self.clients.clear()
         finally:
             sys.unraisablehook = hook
+
+
+def _close(task: "asyncio.Task[Any]") -> None:
+    """Ends a coroutine here, not whenever the collector comes by; one that wants to wait once more is told again."""
+    coroutine = task.get_coro()
+    for _ in range(10):
+        try:
+            coroutine.close()
+            return
+        except BaseException:
+            continue
+
+
+def place_of(path: str) -> Place:
+    """The partition that a file belongs to; one with index -1 where it belongs to none."""
+    topic, _, index = path.rsplit("/", 2)[-2].rpartition("-")
+    return (topic, int(index)) if index.isdigit() else (path, -1)
 
 
 def run_seed(seed: int, trace_file: IO[str] | None = None) -> Result:

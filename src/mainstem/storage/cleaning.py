@@ -7,19 +7,22 @@ The work is cut into small steps, so that it never holds up who produces or fetc
             ...
 
 `step` touches only what `turn` pinned for it: inactive segments, which nobody writes to, and `.cleaned` files, which
-nobody else knows of. Where `blocks` says so the next step is an fsync and belongs in a thread; any other reads what
-may have to come from the disk, and computes.
+nobody else knows of. Where `blocks` says so the next step waits for the disk and belongs in a thread; any other reads
+what may have to come from the disk, and computes. Where `is_swapping` says so it gives files other names, and the
+folder must keep its own until the next turn.
 
 Rules:
 - Nothing is swapped in that is not wholly on disk (C6, `swapping`). What was swapped in stays, whatever comes after:
   every group is sound by itself.
 - A cleaning whose log was truncated, closed or deleted, or that lost a segment to retention, ends without a trace
-  (`is_aborted`). A failed read or write fails the log (D5). Bytes that are no batch, or do not match their CRC, make
-  the log uncleanable (`failure`) and stay as they are: writing them anew would hide them behind a good CRC.
+  (`is_aborted`); one that is told to end while it swaps ends after that. A failed read or write fails the log (D5).
+  Bytes that are no batch, or do not match their CRC, make the log uncleanable (`failure`) and stay as they are: writing
+  them anew would hide them behind a good CRC.
 - A batch whose records cannot be read though its CRC holds is kept whole and counted (`Stats.unreadable_batches`).
 - Records past what fits the map stay; the next cleaning goes on from there.
 """
 
+from contextlib import suppress
 from typing import Final
 
 from mypy_extensions import i64
@@ -28,7 +31,7 @@ from mainstem.core.log.compaction import Aborted, TransactionTracker, group_segm
 from mainstem.protocol.batch import BatchView
 from mainstem.protocol.errors import RemoteError
 from mainstem.storage import names
-from mainstem.storage.batch_filter import CHANGED, DROPPED, BatchFilter, map_keys
+from mainstem.storage.batch_filter import CHANGED, DROPPED, BatchFilter, KeyMapper
 from mainstem.storage.cleaning_map import CleaningMap
 from mainstem.storage.errors import StorageError
 from mainstem.storage.fs import File
@@ -37,6 +40,7 @@ from mainstem.storage.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
 from mainstem.storage.open_files import FileRef, OpenFiles
 from mainstem.storage.scan import BatchScan
 from mainstem.storage.segment import Segment
+from mainstem.storage.swapping import Swap
 from mainstem.storage.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from mainstem.storage.txn_index import AbortedTransaction
 
@@ -46,6 +50,8 @@ _CHUNK_BYTES: Final = 256 << 10
 """How much is read at once: less than recovery reads, which nobody waits behind."""
 _BATCH_RECORDS: Final = 3
 """What a batch costs by itself, counted in records."""
+_OPENED_SHARE: Final = 8
+"""Of the bytes a compressed batch expands to, one in so many counts: making them lets others run, copying does not."""
 
 _SEGMENTS_A_TURN: Final = 4
 """How many segments' indexes one turn opens to learn their sizes."""
@@ -54,7 +60,8 @@ _MAPPING: Final = 0
 _PLANNING: Final = 1
 _CLEANING: Final = 2
 _SYNCING: Final = 3
-_OVER: Final = 4
+_SWAPPING: Final = 4
+_OVER: Final = 5
 
 
 class Stats:
@@ -68,6 +75,11 @@ class Stats:
         self.records_kept: i64 = 0
         self.unreadable_batches: i64 = 0
         self.map_utilization: float = 0.0
+
+    @property
+    def io_bytes(self) -> i64:
+        """What was read and written."""
+        return self.bytes_mapped + self.bytes_read + self.bytes_written
 
     def __repr__(self) -> str:
         return (
@@ -115,12 +127,16 @@ class Cleaning:
         self._is_allocated = False
         self._is_map_full = False
         self._tracker = TransactionTracker()
+        self._mapper = KeyMapper(self._keys, first_dirty)
         self._filter = BatchFilter(self._keys, now_ms, log.config.delete_retention_ms)
+        self._batch: BatchView | None = None
+        """The one that the mapper or the filter is in the middle of."""
         self._index_bytes: list[tuple[int, int]] = []
         self._groups: list[list[Segment]] = []
         self._scan: BatchScan | None = None
         self._target: Segment | None = None
         self._to_sync: list[File] = []
+        self._swap: Swap | None = None
         self._buffers: list[bytes | memoryview] = []
         self._views: list[BatchView] = []
 
@@ -141,7 +157,12 @@ class Cleaning:
     @property
     def blocks(self) -> bool:
         """Whether the next step waits for the disk to sync."""
-        return self._phase == _SYNCING
+        return self._phase == _SYNCING or self._phase == _SWAPPING
+
+    @property
+    def is_swapping(self) -> bool:
+        """Whether the next step gives a finished group its names."""
+        return self._phase == _SWAPPING
 
     def turn(self, now_ms: i64) -> bool:
         """True where steps follow; False when it is over. StorageError where the disk failed, and with it the log."""
@@ -162,8 +183,10 @@ class Cleaning:
                 self._turn_planning()
             elif self._phase == _CLEANING:
                 self._turn_cleaning()
+            elif self._phase == _SYNCING:
+                self._begin_swap(now_ms)
             else:
-                self._swap(now_ms)
+                self._finish_swap()
         except OSError as error:
             failure = self.log.fail(error)
             self.abort()
@@ -188,12 +211,23 @@ class Cleaning:
             return
         self._unpin()
         self.is_aborted = True
+        swap = self._swap
+        if swap is not None:
+            # The log counts on it already; only a stop comes between.
+            self._swap = None
+            if not swap.has_run and not self._log_failed() and not self.log.is_closed:
+                swap.run()
+            with suppress(StorageError):  # the log has failed then, and says so from now on
+                self.log.finish_restructuring(swap)
         self._end()
 
     def _end(self) -> None:
         self._phase = _OVER
         self.stats.map_utilization = self._keys.utilization
         self._keys = CleaningMap(0, 0)
+        self._mapper = KeyMapper(self._keys, 0)
+        self._filter = BatchFilter(self._keys, 0, 0)
+        self._batch = None
         self._scan = None
         target = self._target
         self._target = None
@@ -225,6 +259,9 @@ class Cleaning:
             self._begin_planning()
             return
         segment = self._sources[self._at]
+        if not self.log.holds([segment]):
+            self.abort()
+            return
         found = segment.locate(self.first_dirty) if segment.base_offset < self.first_dirty else None
         self._scan = BatchScan(
             self._pin(segment.log), 0 if found is None else found.position, segment.size, _CHUNK_BYTES
@@ -243,7 +280,11 @@ class Cleaning:
         """Learns how large the indexes are, a few segments at a time, then says which segments become one."""
         sizes = self._index_bytes
         done = len(sizes)
-        for segment in self._sources[done : done + _SEGMENTS_A_TURN]:
+        following = self._sources[done : done + _SEGMENTS_A_TURN]
+        if not self.log.holds(following):
+            self.abort()
+            return
+        for segment in following:
             segment.check_indexes()
             offset_bytes: i64 = segment.offset_index.entries * OFFSET_ENTRY_BYTES
             time_bytes: i64 = segment.time_index.entries * TIME_ENTRY_BYTES
@@ -284,6 +325,9 @@ class Cleaning:
             self._begin_syncing()
             return
         segment = self._sources[self._at]
+        if not self.log.holds([segment]):
+            self.abort()
+            return
         upper: i64 = (
             self._sources[self._at + 1].base_offset if self._at + 1 < len(self._sources) else segment.read_next_offset()
         )
@@ -303,16 +347,28 @@ class Cleaning:
         self._to_sync = [self._pin(ref) for ref in target.refs()]
         self._phase = _SYNCING
 
-    def _swap(self, now_ms: i64) -> None:
+    def _begin_swap(self, now_ms: i64) -> None:
         target = self._target
         assert target is not None
         if not self.log.holds(self._sources):
             self.abort()
             return
+        if self.log.is_restructuring:
+            return  # retention is at it; the next turn asks again
         for ref in target.refs():
             ref.synced_version = ref.version
         self._target = None
-        self.log.replace_segments(self._sources, target, now_ms)
+        self._swap = self.log.begin_swap(self._sources, target, now_ms)
+        self._phase = _SWAPPING
+
+    def _finish_swap(self) -> None:
+        swap = self._swap
+        assert swap is not None
+        if not swap.has_run:
+            self.abort()  # its partition is on its way out
+            return
+        self._swap = None
+        self.log.finish_restructuring(swap)
         self._phase = _CLEANING
         self._begin_group()
 
@@ -331,6 +387,8 @@ class Cleaning:
                 return self._step_cleaning(bytes_max, records_max)
             if self._phase == _SYNCING:
                 return self._step_syncing()
+            if self._phase == _SWAPPING and self._swap is not None:
+                self._swap.run()
         except StorageError as damage:
             self.failure = str(damage)
         except OSError as error:
@@ -359,35 +417,45 @@ class Cleaning:
         scan = self._scan
         if scan is None:
             return False
+        mapper = self._mapper
         size: i64 = 0
         records: i64 = 0
         while size < bytes_max and records < records_max:
-            batch = self._next_batch(scan)
-            if batch is None:
-                return False
-            size += batch.size
-            records += batch.record_count + _BATCH_RECORDS
-            self.stats.bytes_mapped += batch.size
-            if not self._map_batch(batch):
-                self._is_map_full = True
-                return False
-        return True
-
-    def _map_batch(self, batch: BatchView) -> bool:
-        keys = self._keys
-        if batch.is_control:
-            self._tracker.is_spent_marker(batch)
-        elif not self._tracker.is_aborted_data(batch):
-            # Where not even the first batch fits whole, a part of it is taken, or the cleaner would never get on.
-            whole: bool = keys.latest_offset >= self.first_dirty
             try:
-                if not map_keys(batch, keys, self.first_dirty, whole):
-                    return False
+                if mapper.is_busy:
+                    records += mapper.step(records_max - records)
+                else:
+                    batch = self._next_batch(scan)
+                    if batch is None:
+                        return False
+                    self._batch = batch
+                    records += _BATCH_RECORDS
+                    size += batch.size + self._begin_mapping(batch) // _OPENED_SHARE
             except RemoteError:
                 pass  # kept whole when its turn comes
-        if batch.last_offset >= self.first_dirty:
-            keys.latest_offset = batch.last_offset
+            if mapper.is_full:
+                self._is_map_full = True
+                return False
+            if not mapper.is_busy:
+                self._mapped()
         return True
+
+    def _begin_mapping(self, batch: BatchView) -> i64:
+        self.stats.bytes_mapped += batch.size
+        if batch.is_control:
+            self._tracker.is_spent_marker(batch)
+            return 0
+        if self._tracker.is_aborted_data(batch):
+            return 0
+        # Where not even the first batch fits whole, a part of it is taken, or the cleaner would never get on.
+        return self._mapper.begin(batch, self._keys.latest_offset >= self.first_dirty)
+
+    def _mapped(self) -> None:
+        batch = self._batch
+        assert batch is not None
+        self._batch = None
+        if batch.last_offset >= self.first_dirty:
+            self._keys.latest_offset = batch.last_offset
 
     def _step_cleaning(self, bytes_max: i64, records_max: i64) -> bool:
         scan = self._scan
@@ -397,35 +465,49 @@ class Cleaning:
         records: i64 = 0
         more = True
         while size < bytes_max and records < records_max:
-            batch = self._next_batch(scan)
-            if batch is None:
-                more = False
-                break
-            size += batch.size
-            records += batch.record_count + _BATCH_RECORDS
-            self._clean_batch(batch)
+            try:
+                if self._filter.is_busy:
+                    records += self._filter.step(records_max - records)
+                else:
+                    batch = self._next_batch(scan)
+                    if batch is None:
+                        more = False
+                        break
+                    self._batch = batch
+                    records += _BATCH_RECORDS
+                    size += batch.size
+                    size += self._begin_filtering(batch) // _OPENED_SHARE
+                if not self._filter.is_busy:
+                    self._filtered()
+            except RemoteError:
+                self._keep_unreadable()
         self._write()
         return more
 
-    def _clean_batch(self, batch: BatchView) -> None:
-        stats = self.stats
-        stats.bytes_read += batch.size
-        stats.records_read += batch.record_count
+    def _begin_filtering(self, batch: BatchView) -> i64:
+        self.stats.bytes_read += batch.size
+        self.stats.records_read += batch.record_count
         verdict = judge(batch, self._tracker, self.log.producers.states, self.end, self._now_ms)
-        try:
-            outcome: i64 = self._filter.apply(batch, verdict)
-        except RemoteError:
-            stats.unreadable_batches += 1
-            stats.records_kept += batch.record_count
-            self._keep(batch)
-            return
-        stats.records_kept += self._filter.records_kept
-        if outcome == DROPPED:
-            return
+        return self._filter.begin(batch, verdict)
+
+    def _filtered(self) -> None:
+        batch = self._batch
+        assert batch is not None
+        self._batch = None
+        self.stats.records_kept += self._filter.records_kept
+        outcome: i64 = self._filter.outcome
         if outcome == CHANGED:
             self._keep(BatchView(self._filter.output, 0))
-        else:
+        elif outcome != DROPPED:
             self._keep(batch)
+
+    def _keep_unreadable(self) -> None:
+        batch = self._batch
+        assert batch is not None
+        self._batch = None
+        self.stats.unreadable_batches += 1
+        self.stats.records_kept += batch.record_count
+        self._keep(batch)
 
     def _keep(self, batch: BatchView) -> None:
         self._views.append(batch)

@@ -43,7 +43,7 @@ class FlushJob:
             if self.epochs_version >= 0:
                 write_leader_epochs(self._fs, self.epochs_path, self.epochs_data)
             for path in self.snapshots:
-                self._sync_snapshot(path)
+                sync_if_there(self._fs, path)
             for file in self._files:
                 file.sync()
             if self.has_new_names:
@@ -61,15 +61,17 @@ class FlushJob:
         self._files = []
         self._versions = []
 
-    def _sync_snapshot(self, path: str) -> None:
-        try:
-            file = self._fs.open(path)
-        except FileNotFoundError:
-            return  # its segment was deleted meanwhile
-        try:
-            file.sync()
-        finally:
-            file.close()
+
+def sync_if_there(fs: FileSystem, path: str) -> None:
+    """Makes a producer snapshot durable, unless its segment was deleted meanwhile. Blocks."""
+    try:
+        file = fs.open(path)
+    except FileNotFoundError:
+        return
+    try:
+        file.sync()
+    finally:
+        file.close()
 
 
 class RemovalJob:

@@ -8,7 +8,7 @@ Rules:
 - Producer state changes only after the batch is written (T3, KAFKA-6683).
 - The first failed write or fsync fails the log for good: every later call raises the same `StorageError` (D5).
 - Calls are made by one owner, the event loop. What may take long is a job: prepared here, run in a thread, finished
-  here (`flushing`, `reading`).
+  here (`flushing`, `reading`, `restructuring`).
 - Nothing is deleted past the high watermark (KAFKA-5634).
 
 Opening, and what happens after a crash, is `recovery`'s.
@@ -22,8 +22,9 @@ from mypy_extensions import i64
 from mainstem.core.log.append_result import AppendResult
 from mainstem.core.log.config import LogConfig
 from mainstem.core.log.epochs import LeaderEpochs
+from mainstem.core.log.preparation import Preparation
 from mainstem.core.log.producers import BatchMark, CompletedTransaction, Origin
-from mainstem.core.log.validation import BatchRules, ValidBatch, replicated_batches, validate
+from mainstem.core.log.validation import BatchRules, ValidBatch, replicated_batches, takes_long, validate
 from mainstem.core.log.verification import NO_GUARD, Verifications
 from mainstem.protocol.batch import NO_TIMESTAMP, BatchView
 from mainstem.protocol.control import EndMarker, parse_end_marker
@@ -36,10 +37,11 @@ from mainstem.storage.open_files import OpenFiles
 from mainstem.storage.producer_store import ProducerStore
 from mainstem.storage.readable_log import ReadableLog
 from mainstem.storage.replay import replay_producers
+from mainstem.storage.restructuring import Restructuring, Retirement
 from mainstem.storage.retention import count_below, count_expired, count_over
 from mainstem.storage.segment import Segment
 from mainstem.storage.segments import Segments
-from mainstem.storage.swapping import swap_files
+from mainstem.storage.swapping import Swap
 from mainstem.storage.txn_index import AbortedTransaction
 
 DEFAULT_PRODUCER_EXPIRATION_MS: Final = 86_400_000
@@ -87,6 +89,7 @@ class Log(ReadableLog):
         self._unflushed_roll = False
         self._has_new_names = False
         self._flush: FlushJob | None = None
+        self._restructuring: Restructuring | None = None
         self.producers.states.on_high_watermark(self.high_watermark)
         self._update_first_unstable()
         self._set_config(config)
@@ -154,6 +157,26 @@ class Log(ReadableLog):
         """Appends the one batch in `buffer[start:end]`; RemoteError where it may not be, with nothing changed."""
         self._check_alive()
         valid = validate(buffer, start, end, self._rules, now_ms, origin)
+        return self._append_checked(valid, leader_epoch, now_ms, origin, transaction_version, guard)
+
+    def takes_long(self, buffer: bytes, start: i64, end: i64) -> bool:
+        """Whether a client's batch is better judged in a thread (`prepare`)."""
+        return takes_long(buffer, start, end, self._rules)
+
+    def prepare(self, buffer: bytes, start: i64, end: i64, now_ms: i64) -> Preparation:
+        """A job that judges a client's batch by the rules of now; `append_prepared` follows."""
+        return Preparation(buffer, start, end, self._rules, now_ms)
+
+    def append_prepared(
+        self, prepared: Preparation, leader_epoch: i64, now_ms: i64, transaction_version: i64 = 0, guard: int = NO_GUARD
+    ) -> AppendResult:
+        """`append_as_leader` of a batch that was judged."""
+        self._check_alive()
+        return self._append_checked(prepared.result(), leader_epoch, now_ms, Origin.CLIENT, transaction_version, guard)
+
+    def _append_checked(
+        self, valid: ValidBatch, leader_epoch: i64, now_ms: i64, origin: Origin, transaction_version: i64, guard: int
+    ) -> AppendResult:
         batch = valid.batch
         marker: EndMarker | None = None
         if batch.producer_id >= 0 and origin != Origin.RAFT:
@@ -428,7 +451,7 @@ class Log(ReadableLog):
     def advance_log_start(self, offset: i64) -> bool:
         """Moves the log start forward (DeleteRecords, a leader's log start); False where it is there already.
 
-        Segments below it go with the next `delete_old_segments`.
+        Segments below it go with the next `begin_retirement`.
         """
         self._check_alive()
         if offset > self.high_watermark:
@@ -545,6 +568,7 @@ class Log(ReadableLog):
         """
         self._check_alive()
         assert offset >= 0
+        assert self._restructuring is None, f"{self!r} is being restructured"
         if offset >= self.log_end:
             # A leader that wrote nothing in its epoch may have left an entry at the end (KAFKA-10706).
             self.epochs.truncate_from_end(self.log_end)
@@ -591,6 +615,7 @@ class Log(ReadableLog):
     def truncate_fully_and_start_at(self, offset: i64, now_ms: i64, log_start: i64 = -1) -> None:
         """Empties the log; the next batch gets `offset`, and the log starts there or at `log_start`. Blocks."""
         self._check_alive()
+        assert self._restructuring is None, f"{self!r} is being restructured"
         try:
             self._generation += 1
             self.truncations += 1
@@ -614,46 +639,72 @@ class Log(ReadableLog):
 
     # -- retention -----------------------------------------------------------------------------------------------
 
-    def delete_old_segments(self, now_ms: i64) -> i64:
-        """Takes segments out of the log that the settings or the log start say are old; returns how many.
+    def begin_retirement(self, now_ms: i64) -> Retirement | None:
+        """Takes segments out of the log that the settings or the log start say are old; None where there are none.
 
-        Their files are renamed now and removed by the jobs of `due_removals`.
+        The job renames their files; those of `due_removals` remove them later.
         """
         self._check_alive()
         try:
             segments, config = self._segments, self._config
-            count: i64 = count_below(segments, self.log_start, self.high_watermark, self.log_end)
-            deleted: i64 = self._delete_first(count, now_ms)
+            gone = self._take_first(count_below(segments, self.log_start, self.high_watermark, self.log_end), now_ms)
             if config.delete:
-                count = count_over(segments, config.retention_bytes, self.high_watermark, self.log_end)
-                deleted += self._delete_first(count, now_ms)
+                count: i64 = count_over(segments, config.retention_bytes, self.high_watermark, self.log_end)
+                gone += self._take_first(count, now_ms)
                 count = count_expired(segments, config.retention_ms, now_ms, self.high_watermark, self.log_end)
-                deleted += self._delete_first(count, now_ms)
+                gone += self._take_first(count, now_ms)
+            if not gone:
+                return None
+            snapshots = [self.producers.forget(segment.base_offset) for segment in gone]
+            job = Retirement(self._fs, self.directory, gone, snapshots, now_ms + config.file_delete_delay_ms)
+            self._begin_restructuring(job, gone)
+            self.advance_log_start(segments.first.base_offset)
         except OSError as error:
             raise self.fail(error) from error
-        return deleted
+        return job
 
-    def _delete_first(self, count: i64, now_ms: i64) -> i64:
-        if count == 0:
-            return 0
-        if count == len(self._segments):
+    def _take_first(self, count: i64, now_ms: i64) -> list[Segment]:
+        if count > 0 and count == len(self._segments):
             self._roll_to(self.log_end, now_ms)
-        self.producers.sync()
-        gone = self._segments.take_first(count)
-        paths: list[str] = []
+        return self._segments.take_first(count)
+
+    def delete_old_segments(self, now_ms: i64) -> i64:
+        """All at once; how many went. Blocks."""
+        job = self.begin_retirement(now_ms)
+        if job is None:
+            return 0
+        job.run()
+        self.finish_restructuring(job)
+        return job.count
+
+    # -- which segments there are --------------------------------------------------------------------------------
+
+    @property
+    def is_restructuring(self) -> bool:
+        """Whether files of this log get other names in a thread: then no second job may begin, nor a truncation."""
+        return self._restructuring is not None
+
+    def _begin_restructuring(self, job: Restructuring, gone: list[Segment]) -> None:
+        assert self._restructuring is None, f"{self!r} is being restructured"
+        self._restructuring = job
+        flush = self._flush
+        # A flush under way has taken them over and may not have come to them.
+        job.unsynced = self.producers.unsynced() if flush is None else flush.snapshots + self.producers.unsynced()
+        job.has_new_names = self._has_new_names or (flush is not None and flush.has_new_names)
         for segment in gone:
-            segment.add_suffix(names.DELETED)
-            snapshot = self.producers.mark_deleted(segment.base_offset)
             segment.discard()
-            paths += [ref.path for ref in segment.refs()]
-            if snapshot:
-                paths.append(snapshot)
-            # Or the next one's renaming could survive a power cut that this one's does not: a hole.
-            self._fs.sync_directory(self.directory)
-        self._removals.append(RemovalJob(self._fs, paths, now_ms + self._config.file_delete_delay_ms))
         self._generation += 1
-        self.advance_log_start(self._segments.first.base_offset)
-        return count
+
+    def finish_restructuring(self, job: Restructuring) -> None:
+        """Takes back a job that has run; raises StorageError if it failed."""
+        assert job is self._restructuring
+        self._restructuring = None
+        job.finish()
+        if self.is_closed:
+            return
+        if job.error is not None:
+            raise self.fail(job.error) from job.error
+        self._removals.append(job.removal)
 
     # -- compaction ----------------------------------------------------------------------------------------------
 
@@ -665,33 +716,27 @@ class Log(ReadableLog):
                 return False
         return True
 
-    def replace_segments(self, old: list[Segment], new: Segment, now_ms: i64) -> None:
-        """Puts `new`, which the cleaner made of `old` and synced, in their place. A few directory syncs long.
+    def begin_swap(self, old: list[Segment], new: Segment, now_ms: i64) -> Swap:
+        """Puts `new`, which the cleaner made of `old` and synced, in their place; the job gives it their names.
 
         Whoever reads the old files goes on reading them; they are removed by the jobs of `due_removals`.
         """
         self._check_alive()
         assert self.holds(old), f"{old} are not all in {self!r}"
         assert old[-1] is not self._active
-        try:
-            self.producers.sync()
-            swap_files(self._fs, self.directory, old, new)
-            paths: list[str] = []
-            for segment in old:
-                segment.discard()
-                paths += [ref.path for ref in segment.refs()]
-                if segment.base_offset != new.base_offset:
-                    snapshot = self.producers.mark_deleted(segment.base_offset)
-                    if snapshot:
-                        paths.append(snapshot)
-        except OSError as error:
-            raise self.fail(error) from error
+        snapshots = [
+            "" if segment.base_offset == new.base_offset else self.producers.forget(segment.base_offset)
+            for segment in old
+        ]
+        due_ms: i64 = now_ms + self._config.file_delete_delay_ms
+        job = Swap(self._fs, self.directory, old, snapshots, due_ms, new)
+        job.pin(new)
         segments = self._segments.all()
         at: i64 = self._segments.floor(old[0].base_offset)
         segments[at : at + len(old)] = [new]
         self._segments.replace(segments)
-        self._removals.append(RemovalJob(self._fs, paths, now_ms + self._config.file_delete_delay_ms))
-        self._generation += 1
+        self._begin_restructuring(job, old)
+        return job
 
     def due_removals(self, now_ms: i64) -> list[RemovalJob]:
         """The jobs whose time has come; they are the caller's to run, in a thread."""

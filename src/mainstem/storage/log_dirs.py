@@ -175,6 +175,8 @@ class LogDirs(Generic[LogT]):
         self.interrupted_moves: dict[TopicPartition, LogDirectory] = {}
         """Where partitions were being moved to when the last run ended."""
         self.directories: list[LogDirectory] = []
+        self.cordoned: frozenset[str] = frozenset()
+        """Paths of directories that take no new partitions, by `cordoned.log.dirs` (KIP-1066)."""
         self.unusable: dict[str, str] = {}
         """Directories that were offline from the start, with the reason."""
         try:
@@ -313,13 +315,17 @@ class LogDirs(Generic[LogT]):
     def begin_create(self, wanted: Sequence[NewPartition], directory_id: bytes | None = None) -> list[Creation]:
         """Jobs that make fresh, empty partitions, each where the fewest are or where it is asked for.
 
-        When a job has run, `finish_create` opens each of its logs. StorageError where no directory can take them.
+        Not in a cordoned directory, unless there is no other: the controller sends nothing new to such a broker, so
+        what comes was here before. When a job has run, `finish_create` opens each of its logs. StorageError where no
+        directory can take them.
         """
         online = [one for one in self.online if directory_id is None or one.directory_id == directory_id]
         if not online:
             raise StorageError(
                 folder_name(wanted[0].topic, wanted[0].partition), "no log directory can take a new partition"
             )
+        if directory_id is None:
+            online = [one for one in online if one.path not in self.cordoned] or online
         counts = [len(directory.partitions) for directory in online]
         placed: list[list[NewPartition]] = [[] for _ in online]
         for new in wanted:

@@ -80,15 +80,16 @@ class ProducerStore:
         self._unsynced = []
         return unsynced
 
-    def sync(self) -> None:
-        """Makes every snapshot durable, before the segments go that it could be made from again. Blocks."""
-        for path in self.take_unsynced():
-            file = self._fs.open(path)
-            try:
-                file.sync()
-            finally:
-                file.close()
-            self._fs.sync_directory(self._directory)
+    def distrust(self, offset: i64) -> None:
+        """A process that died wrote those from `offset` on, and may not have synced them: the next flush does."""
+        for snapshot in self._snapshots:
+            path = self.path_of(snapshot)
+            if snapshot >= offset and path not in self._unsynced:
+                self._unsynced.append(path)
+
+    def unsynced(self) -> list[str]:
+        """The same, which stay this store's."""
+        return list(self._unsynced)
 
     def remove(self, offset: i64) -> None:
         if offset in self._snapshots:
@@ -99,18 +100,15 @@ class ProducerStore:
         if self._fs.exists(path):
             self._fs.remove(path)
 
-    def mark_deleted(self, offset: i64) -> str:
-        """Renames a snapshot that goes with its segment; the new path, or "" where there is none."""
+    def forget(self, offset: i64) -> str:
+        """Lets go of a snapshot that goes with its segment; its path, or "" where there is none."""
         if offset not in self._snapshots:
             return ""
         self._snapshots.remove(offset)
         path = self.path_of(offset)
         if path in self._unsynced:
             self._unsynced.remove(path)
-        if not self._fs.exists(path):
-            return ""
-        self._fs.rename(path, path + names.DELETED)
-        return path + names.DELETED
+        return path
 
     def reload(self, first_offset: i64, log_end: i64, now_ms: i64) -> None:
         """Goes back to the newest snapshot up to `log_end`, or to nothing known before `first_offset`.

@@ -10,6 +10,7 @@ from mypy_extensions import i64
 
 from mainstem.core.log.epochs import EpochEnd, LeaderEpochs
 from mainstem.protocol.errors import ErrorCode, RemoteError
+from mainstem.storage.aborted import AbortedJob
 from mainstem.storage.errors import StorageError
 from mainstem.storage.producer_store import ProducerStore
 from mainstem.storage.reading import ReadJob, Slice, empty_slice
@@ -145,32 +146,62 @@ class ReadableLog:
             step = self.finish_read(step)
         return step
 
-    def aborted_transactions(self, first_offset: i64, upper_offset: i64) -> list[AbortedTransaction]:
-        """Those that overlap `[first_offset, upper_offset)`, by first offset, as clients need them."""
-        found: list[AbortedTransaction] = []
-        at: i64 = max(self._segments.floor(first_offset), 0)
-        while at < len(self._segments):
-            if self._segments.at(at).txn_index.collect(first_offset, upper_offset, found):
-                break
-            at += 1
-        found.sort(key=_first_offset)
-        return found
+    def begin_aborted(self, found: Slice, upper_bound: i64) -> AbortedJob | list[AbortedTransaction]:
+        """Looks for the aborted transactions that a reader of this slice must know of, by first offset.
 
-    def aborted_transactions_in(self, found: Slice, upper_bound: i64) -> list[AbortedTransaction]:
-        """Those that a reader of this slice must know of."""
+        A list where that takes no file, else a job. `upper_bound` is that of the slice.
+        """
         if found.size == 0:
             return []
-        at: i64 = self._segments.floor(found.base_offset)
+        at: i64 = max(self._segments.floor(found.base_offset), 0)
         segment = self._segments.at(at)
-        segment.check_indexes()
-        index = segment.offset_index.ref.pin()
-        try:
-            upper: i64 = segment.offset_index.offset_at_or_after(index, found.position + found.size, False)
-        finally:
-            segment.offset_index.ref.unpin()
-        if upper < 0:
-            upper = self._segments.upper_offset(at, self.log_end)
-        return self.aborted_transactions(found.base_offset, min(upper, upper_bound))
+        upper: i64 = min(upper_bound, self._segments.upper_offset(at, self.log_end))
+        sliced = segment if segment.base_offset == found.segment_base else None
+        job = AbortedJob(found.base_offset, upper, sliced, found.position + found.size, self._generation)
+        return self._ask_aborted(job, at)
+
+    def _ask_aborted(self, job: AbortedJob, at: i64) -> AbortedJob | list[AbortedTransaction]:
+        """Prepares the job for the first segment from the `at`th on that was ever told of one."""
+        if not job.is_over:
+            while at < len(self._segments):
+                segment = self._segments.at(at)
+                if segment.txn_index.exists:
+                    try:
+                        job.pin(segment)
+                    except OSError as error:
+                        raise self.fail(error) from error
+                    return job
+                at += 1
+        job.found.sort(key=_first_offset)
+        return job.found
+
+    def finish_aborted(self, job: AbortedJob) -> AbortedJob | list[AbortedTransaction]:
+        """Takes back a job that has run: what it found, or the job again where another segment must be asked."""
+        job.unpin()
+        if job.error is not None:
+            raise self.fail(job.error) from job.error
+        if job.generation != self._generation:
+            # Positions mean nothing any more. To know of more transactions than are in the slice does no harm.
+            again = AbortedJob(job.first_offset, job.upper_offset, None, -1, self._generation)
+            return self._ask_aborted(again, max(self._segments.floor(job.first_offset), 0))
+        segment = job.segment
+        assert segment is not None
+        return self._ask_aborted(job, self._segments.floor(segment.base_offset) + 1)
+
+    def aborted_transactions(self, first_offset: i64, upper_offset: i64) -> list[AbortedTransaction]:
+        """Those that overlap `[first_offset, upper_offset)`, by first offset, as clients need them. May block."""
+        job = AbortedJob(first_offset, upper_offset, None, -1, self._generation)
+        return self._run_aborted(self._ask_aborted(job, max(self._segments.floor(first_offset), 0)))
+
+    def aborted_transactions_in(self, found: Slice, upper_bound: i64) -> list[AbortedTransaction]:
+        """`begin_aborted` and all that follows, blocking where it must."""
+        return self._run_aborted(self.begin_aborted(found, upper_bound))
+
+    def _run_aborted(self, step: AbortedJob | list[AbortedTransaction]) -> list[AbortedTransaction]:
+        while isinstance(step, AbortedJob):
+            step.run()
+            step = self.finish_aborted(step)
+        return step
 
     def offset_for_timestamp(self, timestamp: i64, upper_bound: i64) -> TimestampedOffset | None:
         """`begin_find` and all that follows, blocking where it must."""

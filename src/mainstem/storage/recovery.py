@@ -112,6 +112,7 @@ class _Loader:
         self.epochs.truncate_from_start(self.log_start)
         self._load_producers()
         if not clean:
+            self.producers.distrust(self.recovery_point)
             # What was removed must not come back beside what is written from now on.
             self._fs.sync_directory(self.directory)
         return Log(

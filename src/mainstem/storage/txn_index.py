@@ -12,7 +12,8 @@ from librt.strings import BytesWriter, read_i16_be, read_i64_be, write_i16_be, w
 from mypy_extensions import i64
 
 from mainstem.storage.errors import StorageError
-from mainstem.storage.fs import FileSystem
+from mainstem.storage.fs import File, FileSystem
+from mainstem.storage.index_file import read_bytes
 from mainstem.storage.open_files import FileRef
 
 ENTRY_BYTES: Final = 34
@@ -64,16 +65,23 @@ class TxnIndex:
             self.ref.unpin()
 
     def entries(self) -> list[AbortedTransaction]:
-        return self._scan(-1, -1)
+        found: list[AbortedTransaction] = []
+        if self.exists:
+            file = self.ref.pin()
+            try:
+                self._scan(file, file.size(), -1, -1, found, False)
+            finally:
+                self.ref.unpin()
+        return found
 
-    def collect(self, first_offset: i64, upper_offset: i64, found: list[AbortedTransaction]) -> bool:
-        """Adds those that overlap `[first_offset, upper_offset)`; True when later segments have no more of them."""
-        for aborted in self._scan(first_offset, upper_offset):
-            if aborted.last_offset >= first_offset and aborted.first_offset < upper_offset:
-                found.append(aborted)
-            if aborted.last_stable_offset >= upper_offset:
-                return True
-        return False
+    def collect_from(
+        self, file: File, size: i64, first_offset: i64, upper_offset: i64, found: list[AbortedTransaction], cached: bool
+    ) -> bool:
+        """Adds those that overlap `[first_offset, upper_offset)`; True when later segments have no more of them.
+
+        By the file alone, which the caller has pinned; `cached` raises WouldBlock where the disk would be read.
+        """
+        return self._scan(file, size, first_offset, upper_offset, found, cached)
 
     def truncate_to(self, offset: i64) -> None:
         """Removes the entries whose marker is at or past `offset`."""
@@ -105,36 +113,31 @@ class TxnIndex:
             if aborted.last_offset < self.base_offset or aborted.first_offset > aborted.last_offset:
                 raise StorageError(self.ref.path, f"{aborted!r} cannot be in the segment at {self.base_offset}")
 
-    def _scan(self, first_offset: i64, upper_offset: i64) -> list[AbortedTransaction]:
-        found: list[AbortedTransaction] = []
-        if not self.exists:
-            return found
-        file = self.ref.pin()
-        try:
-            size: i64 = file.size()
-            if size % ENTRY_BYTES != 0:
-                raise StorageError(self.ref.path, f"{size} bytes are no whole number of entries")
-            position: i64 = 0
-            while position < size:
-                block = file.read_at(position, _BLOCK_ENTRIES * ENTRY_BYTES)
-                if not block:
-                    return found
-                at: i64 = 0
-                while at + ENTRY_BYTES <= len(block):
-                    if i64(read_i16_be(block, at)) != VERSION:
-                        raise StorageError(self.ref.path, "unknown entry version", position + at)
-                    aborted = AbortedTransaction(
-                        read_i64_be(block, at + 2),
-                        read_i64_be(block, at + 10),
-                        read_i64_be(block, at + 18),
-                        read_i64_be(block, at + 26),
-                    )
-                    if aborted.last_offset >= first_offset:
+    def _scan(
+        self, file: File, size: i64, first_offset: i64, upper_offset: i64, found: list[AbortedTransaction], cached: bool
+    ) -> bool:
+        if size % ENTRY_BYTES != 0:
+            raise StorageError(self.ref.path, f"{size} bytes are no whole number of entries")
+        position: i64 = 0
+        while position < size:
+            block = read_bytes(file, position, min(_BLOCK_ENTRIES * ENTRY_BYTES, size - position), cached)
+            at: i64 = 0
+            while at + ENTRY_BYTES <= len(block):
+                if i64(read_i16_be(block, at)) != VERSION:
+                    raise StorageError(self.ref.path, "unknown entry version", position + at)
+                aborted = AbortedTransaction(
+                    read_i64_be(block, at + 2),
+                    read_i64_be(block, at + 10),
+                    read_i64_be(block, at + 18),
+                    read_i64_be(block, at + 26),
+                )
+                if upper_offset < 0:
+                    found.append(aborted)
+                else:
+                    if aborted.last_offset >= first_offset and aborted.first_offset < upper_offset:
                         found.append(aborted)
-                    if upper_offset >= 0 and aborted.last_stable_offset >= upper_offset:
-                        return found
-                    at += ENTRY_BYTES
-                position += len(block)
-        finally:
-            self.ref.unpin()
-        return found
+                    if aborted.last_stable_offset >= upper_offset:
+                        return True
+                at += ENTRY_BYTES
+            position += len(block)
+        return False

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from mainstem.protocol.batch import BatchView
 from mainstem.protocol.builder import BatchBuilder
+from mainstem.protocol.messages import k33_alter_configs as m33
 from mainstem.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from mainstem.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from mainstem.protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -56,6 +57,7 @@ from mainstem.protocol.messages.k47_offset_delete import (
 )
 from mainstem.protocol.messages.k75_describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from mainstem.protocol.schema import ZERO_UUID, Message
+from tests.compat.differential.plays import Play, bad_frame, play_frame, play_session, play_team
 from tests.compat.differential.sides import Side
 
 TOPICS = ["a", "b", "c", "d"]
@@ -72,8 +74,26 @@ CONFIGS = [
     ("no.such.config", "1"),
     ("message.timestamp.type", "LogAppendTime"),
 ]
+BROKER_CONFIGS = [
+    ("log.cleaner.threads", "2"),
+    ("log.cleaner.threads", "0"),
+    ("background.threads", "11"),
+    ("log.retention.hours", "7"),
+    ("metric.reporters", ""),
+    ("metric.reporters", "no.such.Class"),
+    ("num.partitions", "9"),
+    ("no.such.config", "1"),
+    ("log.cleaner.backoff.ms", "14000"),
+]
+BROKER_KEYS = [
+    "log.cleaner.threads",
+    "background.threads",
+    "num.io.threads",
+    "log.cleaner.backoff.ms",
+    "metric.reporters",
+]
 START_MS = 1_700_000_000_000
-TOPIC = 2
+TOPIC, BROKER = 2, 4
 
 Build = Callable[[Side], Message]
 
@@ -83,6 +103,9 @@ class Step:
     version: int
     build: Build
     changes_metadata: bool = False
+    play: Play | None = None
+    """In place of one request, where it takes more than that."""
+    name: str = ""
 
 
 class Requests:
@@ -93,6 +116,8 @@ class Requests:
         self._rng = rng
         self._topics = [prefix + name for name in TOPICS]
         self._groups = [prefix + name for name in GROUPS]
+        self._prefix = prefix
+        self._teams = 0
         self._sequences: dict[tuple[int, str, int], int] = {}
         self._producers = 0
         self._drawn: list[tuple[int, Callable[[], Step]]] = [
@@ -121,6 +146,11 @@ class Requests:
             (2, self._delete_groups),
             (1, self._offset_delete),
             (3, self._describe_topic_partitions),
+            (3, self._replace_configs),
+            (3, self._broker_configs),
+            (3, self._session),
+            (2, self._team),
+            (4, self._bad_frame),
         ]
 
     def draw(self) -> Step:
@@ -313,6 +343,51 @@ class Requests:
         resource = AlterConfigsResource(resource_type=TOPIC, resource_name=self._topic(), configs=[change])
         message = IncrementalAlterConfigsRequest(resources=[resource], validate_only=rng.random() < 0.2)
         return Step(rng.randint(0, 1), lambda side: message, changes_metadata=True)
+
+    def _replace_configs(self) -> Step:
+        rng = self._rng
+        configs = [
+            m33.AlterableConfig(name=key, value=value) for key, value in rng.sample(CONFIGS, rng.choice([0, 1, 2]))
+        ]
+        resource = m33.AlterConfigsResource(
+            resource_type=rng.choice([TOPIC, TOPIC, TOPIC, 99]), resource_name=self._topic(), configs=configs
+        )
+        message = m33.AlterConfigsRequest(resources=[resource], validate_only=rng.random() < 0.2)
+        return Step(rng.randint(0, 2), lambda side: message, changes_metadata=True)
+
+    def _broker_configs(self) -> Step:
+        """What can be asked and changed about brokers without changing what the rest of the sequence sees."""
+        rng = self._rng
+        if rng.random() < 0.5:
+            resource = DescribeConfigsResource(
+                resource_type=BROKER,
+                resource_name=rng.choice(["1", "1", "", "7", "x"]),
+                configuration_keys=rng.choice([BROKER_KEYS, ["no.such.config"]]),
+            )
+            asked = DescribeConfigsRequest(resources=[resource], include_synonyms=rng.random() < 0.5)
+            return Step(rng.randint(1, 4), lambda side: asked)
+        key, value = rng.choice(BROKER_CONFIGS)
+        change = AlterableConfig(name=key, config_operation=rng.choice([0, 0, 0, 1, 2, 3]), value=value)
+        target = AlterConfigsResource(
+            resource_type=BROKER, resource_name=rng.choice(["1", "1", "", "7"]), configs=[change]
+        )
+        message = IncrementalAlterConfigsRequest(resources=[target], validate_only=rng.random() < 0.5)
+        return Step(rng.randint(0, 1), lambda side: message, changes_metadata=True)
+
+    def _played(self, name: str, play: Play, changes_metadata: bool = False) -> Step:
+        return Step(0, lambda side: MetadataRequest(topics=[]), changes_metadata, play, name)
+
+    def _session(self) -> Step:
+        return self._played("a fetch session", play_session(self._rng.randrange(1 << 30), self._topics))
+
+    def _team(self) -> Step:
+        self._teams += 1
+        seed, topic = self._rng.randrange(1 << 30), self._rng.choice(self._topics)
+        return self._played("a group of two", play_team(seed, f"{self._prefix}team-{self._teams}", topic))
+
+    def _bad_frame(self) -> Step:
+        frame = bad_frame(self._rng, self._topics[0], self._groups[0])
+        return self._played(f"the frame {frame.hex()}", play_frame(frame))
 
     def _find_coordinator(self) -> Step:
         version, group = self._rng.randint(0, 6), self._group()

@@ -48,19 +48,31 @@ class Side:
     _known_members: dict[str, str] = field(default_factory=dict)
     _socket: socket.socket | None = None
     _correlation_id: int = 0
+    _asked: tuple[int, int] = (-1, -1)
 
     def send(self, message: Message, version: int) -> Message:
         """The answer; Disconnected where there is none."""
-        self._correlation_id += 1
-        return self._exchange(encode_request(message, version, self._correlation_id, CLIENT_ID), message, version)
+        self.begin(message, version)
+        return self.end()
 
-    def _exchange(self, frame: bytes, message: Message, version: int) -> Message:
+    def begin(self, message: Message, version: int) -> None:
+        """Sends a request whose answer may take until others have done something."""
+        self._correlation_id += 1
+        frame = encode_request(message, version, self._correlation_id, CLIENT_ID)
+        self._asked = (message.API_KEY, version)
         try:
             if self._socket is None:
                 self._socket = socket.create_connection(("127.0.0.1", self.port), ANSWER_TIMEOUT_S)
             self._socket.sendall(frame)
+        except ConnectionError:
+            self.close()
+            raise Disconnected from None
+
+    def end(self) -> Message:
+        """The answer to what was sent last."""
+        try:
             size = int.from_bytes(self._read(4), "big")
-            correlation_id, answer = decode_response(self._read(size), message.API_KEY, version)
+            correlation_id, answer = decode_response(self._read(size), *self._asked)
         except (ConnectionError, Disconnected):
             self.close()
             raise Disconnected from None
@@ -129,9 +141,12 @@ class Side:
         return value
 
     def _plain_batch(self, batch: bytes) -> tuple[str, bytes]:
-        """The batch without its producer's id, which is told by its number, and without the checksum over it."""
-        producer_id = BatchView(batch, 0).producer_id
-        who = f"producer {self.producer_ids.index(producer_id)}" if producer_id in self.producer_ids else "nobody"
-        if who == "nobody":
+        """The batch without what each broker gives it: a producer's id, which is told by its number, the time of the
+        append, and the checksum over both."""
+        view = BatchView(batch, 0)
+        known = view.producer_id in self.producer_ids
+        who = f"producer {self.producer_ids.index(view.producer_id)}" if known else "nobody"
+        if not known and not view.is_log_append_time:
             return who, batch
-        return who, batch[:17] + batch[21:43] + batch[51:]
+        time_given = b"" if view.is_log_append_time else batch[35:43]
+        return who, batch[:17] + batch[21:35] + time_given + (b"" if known else batch[43:51]) + batch[51:]

@@ -15,6 +15,7 @@ from mainstem.broker.apis import (
     k31_delete_acls,
     k34_alter_replica_log_dirs,
     k35_describe_log_dirs,
+    k37_create_partitions,
     k43_elect_leaders,
     k45_alter_partition_reassignments,
     k55_describe_quorum,
@@ -34,6 +35,7 @@ from mainstem.protocol.messages import k30_create_acls as m30
 from mainstem.protocol.messages import k31_delete_acls as m31
 from mainstem.protocol.messages import k34_alter_replica_log_dirs as m34
 from mainstem.protocol.messages import k35_describe_log_dirs as m35
+from mainstem.protocol.messages import k37_create_partitions as m37
 from mainstem.protocol.messages import k43_elect_leaders as m43
 from mainstem.protocol.messages import k45_alter_partition_reassignments as m45
 from mainstem.protocol.messages import k55_describe_quorum as m55
@@ -97,6 +99,40 @@ def test_a_timeout_that_has_passed_is_one_for_each_thing_and_nothing_is_done(tim
         assert moved.error_code == ErrorCode.REQUEST_TIMED_OUT
         assert moved.responses[0].partitions[0].error_code == ErrorCode.REQUEST_TIMED_OUT
         assert broker.controller.sent == []
+
+    run(story)
+
+
+def test_a_change_that_takes_longer_than_the_request_may_is_timed_out_and_goes_on() -> None:
+    async def story(broker: FakeBroker) -> None:
+        release = asyncio.get_running_loop().create_future()
+        finished: list[str] = []
+
+        class SlowController:
+            async def send(self, message: Message, version: int) -> Message:
+                await release
+                finished.append(type(message).__name__)
+                return m37.CreatePartitionsResponse(results=[])
+
+        broker.controller = SlowController()  # type: ignore[assignment]
+        create = m19.CreateTopicsRequest(topics=[creatable("a")], timeout_ms=20)
+        created = await k19_create_topics.handle(broker.as_broker, context(19, 7), create)
+        assert [(one.name, one.error_code) for one in created.topics] == [("a", ErrorCode.REQUEST_TIMED_OUT)]
+        delete = m20.DeleteTopicsRequest(topic_names=["a"], timeout_ms=20)
+        deleted = await k20_delete_topics.handle(broker.as_broker, context(20, 5), delete)
+        assert [one.error_code for one in deleted.responses] == [ErrorCode.REQUEST_TIMED_OUT]
+        more = m37.CreatePartitionsRequest(
+            topics=[m37.CreatePartitionsTopic(name="a", count=2, assignments=None)], timeout_ms=20, validate_only=False
+        )
+        grown = await k37_create_partitions.handle(broker.as_broker, context(37, 3), more)
+        assert [one.error_code for one in grown.results] == [ErrorCode.REQUEST_TIMED_OUT]
+        assert finished == []
+        release.set_result(None)
+        # In time it gets its answer.
+        assert (await k37_create_partitions.handle(broker.as_broker, context(37, 3), more)).results == []
+        assert sorted(finished) == [
+            "CreatePartitionsRequest", "CreatePartitionsRequest", "CreateTopicsRequest", "DeleteTopicsRequest"
+        ]  # fmt: skip
 
     run(story)
 

@@ -67,6 +67,10 @@ GIVEN = {
         ("cordoned.log.dirs", "*", True, False),
         ("cordoned.log.dirs", "/x", False, False),
         ("listeners", "PLAINTEXT://127.0.0.1:19092", False, False),
+        ("metric.reporters", "", True, True),
+        ("metric.reporters", "org.apache.kafka.common.metrics.JmxReporter,", False, False),
+        ("metric.reporters", "org.apache.kafka.common.metrics.JmxReporter", True, True),
+        ("metric.reporters", "org.apache.kafka.common.metrics.JmxReporter,no.such.Class", False, False),
     ],
 )
 def test_a_setting_is_taken_where_kafka_takes_it(name: str, value: str, for_one: bool, for_all: bool) -> None:

@@ -104,6 +104,17 @@ def test_frames_in_a_row_are_read_as_one(codec: int) -> None:
         decompress(codec, packed, 6)
 
 
+@pytest.mark.parametrize("size", [(4 << 20) - 1, 4 << 20, (4 << 20) + 1, 9_000_000])
+def test_gzip_is_inflated_in_pieces_up_to_the_limit(size: int) -> None:
+    data = bytes(range(256)) * (size // 256) + bytes(size % 256)
+    packed = gzip.compress(data)
+    assert decompress(GZIP, packed, size) == data
+    with pytest.raises(RemoteError, match="more than"):
+        decompress(GZIP, packed, size - 1)
+    with pytest.raises(RemoteError, match="ends early"):
+        decompress(GZIP, packed[:-9], size)
+
+
 def test_bytes_after_gzip_are_left_alone_as_java_leaves_them() -> None:
     assert decompress(GZIP, compress(GZIP, b"data") + b"zzzz", 100) == b"data"
 

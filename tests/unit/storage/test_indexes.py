@@ -137,7 +137,9 @@ def test_aborted_transactions_are_found_by_overlap() -> None:
 
     def producers(first: int, upper: int) -> list[int]:
         found: list[AbortedTransaction] = []
-        index.collect(first, upper, found)
+        file = index.ref.pin()
+        index.collect_from(file, file.size(), first, upper, found, False)
+        index.ref.unpin()
         return [aborted.producer_id for aborted in found]
 
     assert producers(0, 40) == [1, 2, 3]

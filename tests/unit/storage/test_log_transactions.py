@@ -4,6 +4,7 @@ import pytest
 
 from mainstem.core.log.producers import Origin
 from mainstem.protocol.errors import ErrorCode, RemoteError
+from mainstem.storage.aborted import AbortedJob
 from mainstem.storage.log import Log
 from tests.support.logs import NOW_MS, append, batch, config, marker, new_disk, open_in
 
@@ -90,6 +91,61 @@ def test_a_slice_comes_with_the_aborted_transactions_in_it() -> None:
     assert len(listed) < 4
     nothing = log.read(log.log_end, 200, log.last_stable_offset)
     assert log.aborted_transactions_in(nothing, log.last_stable_offset) == []
+
+
+def test_a_cold_transaction_index_is_a_job_that_blocks_nobody() -> None:
+    disk = new_disk()
+    log = open_in(disk, config(segment_bytes=400, index_interval_bytes=0))
+    writer = Writer(log, 1)
+    for _ in range(10):
+        writer.send()
+        writer.end(False)
+    found = log.read(0, 200, log.last_stable_offset)
+    expected = [each.first_offset for each in log.aborted_transactions_in(found, log.last_stable_offset)]
+    disk.is_cold = lambda path, position, size: True
+    step = log.begin_aborted(found, log.last_stable_offset)
+    asked = 0
+    while isinstance(step, AbortedJob):
+        assert not step.try_run()
+        step.run()
+        asked += 1
+        # What was found is not lost when the log rolls meanwhile, and a cut or cleaned log is asked anew.
+        log.roll(NOW_MS)
+        step = log.finish_aborted(step)
+    found.release()
+    assert asked > 0
+    assert [each.first_offset for each in step] == expected
+
+
+def test_a_log_without_aborted_transactions_is_not_asked() -> None:
+    disk = new_disk()
+    log = open_in(disk, config())
+    writer = Writer(log, 1)
+    writer.send()
+    writer.end(True)
+    found = log.read(0, 200, log.last_stable_offset)
+    disk.is_cold = lambda path, position, size: True
+    assert log.begin_aborted(found, log.last_stable_offset) == []
+    found.release()
+
+
+def test_transactions_are_looked_up_anew_where_segments_went_meanwhile() -> None:
+    log = open_in(new_disk(), config(segment_bytes=400, index_interval_bytes=0, retention_bytes=0))
+    writer = Writer(log, 1)
+    for _ in range(10):
+        writer.send()
+        writer.end(False)
+    found = log.read(log.segments[1].base_offset, 200, log.last_stable_offset)
+    step = log.begin_aborted(found, log.last_stable_offset)
+    assert isinstance(step, AbortedJob)
+    step.run()
+    assert log.delete_old_segments(NOW_MS) > 0
+    while isinstance(step, AbortedJob):
+        step = log.finish_aborted(step)
+        if isinstance(step, AbortedJob):
+            step.run()
+    found.release()
+    assert all(segment.txn_index.ref.pins == 0 for segment in log.segments)
 
 
 def test_committed_and_empty_transactions_leave_no_index() -> None:

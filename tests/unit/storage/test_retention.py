@@ -35,6 +35,38 @@ def test_all_segments_may_go_and_a_new_one_begins() -> None:
     assert append(log, batch(b"10")).base_offset == 10
 
 
+def test_the_loop_never_waits_for_the_disk_when_segments_go() -> None:
+    disk = new_disk()
+    log = filled(disk, retention_ms=5000)
+    synced: list[str] = []
+    disk.on_operation = lambda operation, path, position, size: synced.append(path) if "sync" in operation else None
+    job = log.begin_retirement(NOW_MS + 100_000)
+    assert job is not None
+    assert (bases(log), synced) == ([10], [])
+    # Meanwhile appends and reads go on, and a second job does not begin.
+    assert append(log, batch(b"10")).base_offset == 10
+    assert log.is_restructuring
+    job.run()
+    assert synced.count(DIRECTORY) == 1 + 5, "once for the new names, once for each segment"
+    synced.clear()
+    log.finish_restructuring(job)
+    assert (synced, log.is_restructuring) == ([], False)
+
+
+def test_files_are_not_removed_before_they_have_left_the_log() -> None:
+    disk = new_disk()
+    log = filled(disk, retention_ms=5000, file_delete_delay_ms=0)
+    job = log.begin_retirement(NOW_MS + 100_000)
+    assert job is not None
+    assert log.due_removals(NOW_MS + 100_000) == []
+    job.run()
+    log.finish_restructuring(job)
+    for removal in log.due_removals(NOW_MS + 100_000):
+        removal.run()
+    assert not [name for name in disk.list_directory(DIRECTORY) if name.endswith(".deleted")]
+    assert [name for name in disk.list_directory(DIRECTORY) if name.endswith(".log")] == ["00000000000000000010.log"]
+
+
 def test_without_timestamps_the_files_age_counts() -> None:
     disk = new_disk()
     log = open_in(disk, config(segment_bytes=SIZE * 2, retention_ms=5000))

@@ -2,17 +2,20 @@
 
 v10 tells the current leader where it is another (KIP-951), v11 knows TRANSACTION_ABORTABLE, v12 lets the broker add
 partitions to a transaction (KIP-890), v13 names topics by id. A request is read where it lies in its frame; each
-partition costs one append. The batches that begin a transaction wait for its coordinator first.
+partition costs one append. The batches that begin a transaction wait for its coordinator first. A batch that takes long
+to judge is appended later, and the answer waits for it.
 """
 
 import asyncio
 import logging
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from mainstem.broker.context import RequestContext
 from mainstem.broker.drivers.verification import Admitted, ProducerBatch
 from mainstem.broker.partition import Partition
+from mainstem.core.log.append_result import AppendResult
 from mainstem.core.log.verification import NO_GUARD
 from mainstem.core.txn.states import Place
 from mainstem.net.connection import Exchange
@@ -159,19 +162,39 @@ def _produce(
     topics: list[ProduceTopicResponse] = []
     appended: list[Partition] = []
     pending: list[_Uncommitted] = []
+    later: list[_Later] = []
     for topic in request.topics:
         partitions: list[ProducePartitionResponse] = []
         topics.append(ProduceTopicResponse(topic.name, topic.topic_id, partitions))
         for wanted in topic.partitions:
-            partitions.append(_append(broker, frame, version, request, topic, wanted, appended, pending, admitted))
+            partitions.append(
+                _append(broker, frame, version, request, topic, wanted, appended, pending, later, admitted)
+            )
+    if later:
+        _append_later(
+            frame, request, pending, later, lambda: _finish(broker, context, exchange, request, topics, pending)
+        )
+    else:
+        _finish(broker, context, exchange, request, topics, pending)
+    for partition in appended:
+        partition.notify()
+
+
+def _finish(
+    broker: "Broker",
+    context: RequestContext,
+    exchange: Exchange,
+    request: ProduceRequest,
+    topics: list[ProduceTopicResponse],
+    pending: list["_Uncommitted"],
+) -> None:
+    """Everything that could be appended was."""
     if request.acks == 0:
         _finish_unacknowledged(exchange, topics)
     elif pending:
         _Waiting(exchange, context, topics, pending).wait(broker.loop, request.timeout_ms / 1000)
     else:
         _respond(exchange, context, topics)
-    for partition in appended:
-        partition.notify()
 
 
 class _Uncommitted:
@@ -185,6 +208,46 @@ class _Uncommitted:
         self.answer = answer
 
 
+class _Later:
+    """A batch that is appended once a thread has judged it, or one before it; its answer is filled in then."""
+
+    __slots__ = ("answer", "end", "guard", "partition", "start")
+
+    def __init__(
+        self, partition: Partition, start: int, end: int, guard: int, answer: ProducePartitionResponse
+    ) -> None:
+        self.partition = partition
+        self.start = start
+        self.end = end
+        self.guard = guard
+        self.answer = answer
+
+
+def _append_later(
+    frame: bytes,
+    request: ProduceRequest,
+    pending: list[_Uncommitted],
+    later: list[_Later],
+    finish: Callable[[], None],
+) -> None:
+    left = len(later)
+
+    def done(each: _Later, outcome: AppendResult | RemoteError) -> None:
+        nonlocal left
+        if isinstance(outcome, RemoteError):
+            _fill_refused(each.answer, outcome, each.partition)
+        else:
+            _fill_appended(each.answer, outcome, each.partition, request.acks, pending)
+        left -= 1
+        if left == 0:
+            finish()
+
+    for each in later:
+        each.partition.append_later(
+            frame, each.start, each.end, all_in_sync=request.acks == -1, guard=each.guard, done=partial(done, each)
+        )
+
+
 def _append(
     broker: "Broker",
     frame: bytes,
@@ -194,6 +257,7 @@ def _append(
     wanted: ProducePartition,
     appended: list[Partition],
     pending: list[_Uncommitted],
+    later: list[_Later],
     admitted: Admitted,
 ) -> ProducePartitionResponse:
     guard = NO_GUARD
@@ -216,18 +280,39 @@ def _append(
             guard = _guard(partition, request, admitted)
     except RemoteError as error:
         return _failed(error, wanted.index)
+    answer = ProducePartitionResponse(wanted.index, _NONE, _INVALID_OFFSET)
+    if partition.waiting or partition.log.takes_long(frame, start, end):
+        later.append(_Later(partition, start, end, guard, answer))
+        return answer
     try:
         result = partition.append(frame, start, end, all_in_sync=request.acks == -1, guard=guard)
     except RemoteError as error:
-        answer = _failed(error, wanted.index)
-        if error.code not in _WITHOUT_LOG_START:
-            answer.log_start_offset = partition.log.log_start
+        _fill_refused(answer, error, partition)
         return answer
     appended.append(partition)
-    answer = ProducePartitionResponse(wanted.index, _NONE, result.base_offset, result.log_append_time, result.log_start)
-    if request.acks == -1 and partition.high_watermark <= result.last_offset:
-        pending.append(_Uncommitted(partition, result.last_offset + 1, answer))
+    _fill_appended(answer, result, partition, request.acks, pending)
     return answer
+
+
+def _fill_appended(
+    answer: ProducePartitionResponse,
+    result: AppendResult,
+    partition: Partition,
+    acks: int,
+    pending: list[_Uncommitted],
+) -> None:
+    answer.base_offset = result.base_offset
+    answer.log_append_time_ms = result.log_append_time
+    answer.log_start_offset = result.log_start
+    if acks == -1 and partition.high_watermark <= result.last_offset:
+        pending.append(_Uncommitted(partition, result.last_offset + 1, answer))
+
+
+def _fill_refused(answer: ProducePartitionResponse, error: RemoteError, partition: Partition) -> None:
+    """The log itself, or its leader, does not take the batch."""
+    _fill_failed(answer, error)
+    if error.code not in _WITHOUT_LOG_START:
+        answer.log_start_offset = partition.log.log_start
 
 
 def _guard(partition: Partition, request: ProduceRequest, admitted: Admitted) -> int:
@@ -244,11 +329,16 @@ def _guard(partition: Partition, request: ProduceRequest, admitted: Admitted) ->
 
 
 def _failed(error: RemoteError, index: int) -> ProducePartitionResponse:
-    answer = ProducePartitionResponse(index, int(error.code), _INVALID_OFFSET)
+    answer = ProducePartitionResponse(index, _NONE, _INVALID_OFFSET)
+    _fill_failed(answer, error)
+    return answer
+
+
+def _fill_failed(answer: ProducePartitionResponse, error: RemoteError) -> None:
+    answer.error_code = int(error.code)
     answer.error_message = error.message or None
     if error.code is ErrorCode.INVALID_RECORD:
         answer.record_errors = [RecordError(0, error.message)]
-    return answer
 
 
 def _finish_unacknowledged(exchange: Exchange, topics: list[ProduceTopicResponse]) -> None:

@@ -26,8 +26,10 @@ from mainstem.protocol.fetch import (
     read_fetch_request,
 )
 from mainstem.protocol.primitives import ZERO_UUID
+from mainstem.storage.aborted import AbortedJob
 from mainstem.storage.errors import StorageError
 from mainstem.storage.reading import ReadJob, Slice
+from mainstem.storage.txn_index import AbortedTransaction as AbortedInLog
 
 if TYPE_CHECKING:
     from mainstem.broker.app import Broker
@@ -53,6 +55,9 @@ def handle_frame(broker: "Broker", context: RequestContext, exchange: Exchange) 
         return
     _Fetch(broker, context, exchange, request, session, uses_topic_ids).start()
 
+
+_Job = ReadJob | AbortedJob
+_Step = _Job | Slice | list[AbortedInLog]
 
 _NOT_FOUND = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
@@ -118,12 +123,14 @@ class _Fetch:
                 _Wanted(key, each.wanted, find(key[0], key[1]))  # type: ignore[arg-type]
                 for key, each in self._session.partitions.items()
             ]
-        wanted: list[_Wanted] = []
+        # One that is named twice is answered once, by what is said of it last.
+        wanted: dict[SessionKey, _Wanted] = {}
         for topic in self._request.topics:
             name: TopicKey = topic.topic_id if self._uses_topic_ids else topic.name
             for each in topic.partitions:
-                wanted.append(_Wanted((name, each.partition), each, find(name, each.partition)))  # type: ignore[arg-type]
-        return wanted
+                key = (name, each.partition)
+                wanted[key] = _Wanted(key, each, find(name, each.partition))  # type: ignore[arg-type]
+        return list(wanted.values())
 
     def start(self) -> None:
         cold = self._read()
@@ -168,6 +175,8 @@ class _Fetch:
         cold = self._read()
         if cold is not None:
             cold[1].unpin()
+            for each in self._wanted:
+                each.release()
             return True
         found = 0
         urgent = False
@@ -192,19 +201,15 @@ class _Fetch:
     def _upper_bound(self, partition: Partition) -> int:
         return partition.last_stable_offset if self._is_committed else partition.high_watermark
 
-    def _read(self, first: int = 0) -> tuple[int, ReadJob] | None:
+    def _read(self, first: int = 0) -> tuple[int, _Job] | None:
         """Reads every partition from the `first` on; the one that needs a thread, where there is one."""
         used = sum(each.slice.size for each in self._wanted[:first] if each.slice is not None)
         for at in range(first, len(self._wanted)):
             each = self._wanted[at]
             try:
-                step = self._begin(each, self._max_bytes - used, min_one=used == 0)
-                while isinstance(step, ReadJob):
-                    if not step.try_run():
-                        return at, step
-                    assert each.partition is not None
-                    step = each.partition.log.finish_read(step)
-                self._found(each, step)
+                job = self._go_on(each, self._begin(each, self._max_bytes - used, min_one=used == 0))
+                if job is not None:
+                    return at, job
             except (RemoteError, StorageError) as error:
                 self._failed(each, error)
             if each.slice is not None:
@@ -237,16 +242,30 @@ class _Fetch:
             wanted.fetch_offset, max(0, min(wanted.max_bytes, room)), upper_bound, min_one and self._max_bytes > 0
         )
 
-    def _found(self, each: _Wanted, found: Slice) -> None:
-        answer = each.answer
+    def _go_on(self, each: _Wanted, step: _Step) -> _Job | None:
+        """Goes on with a partition as far as memory allows; the job that needs a thread, where there is one."""
+        answer, partition = each.answer, each.partition
         assert answer is not None
-        assert each.partition is not None
-        each.slice = found
-        answer.records_size = found.size
-        answer.source = found
-        if self._is_committed:
-            aborted = each.partition.log.aborted_transactions_in(found, answer.last_stable_offset) if found.size else []
-            answer.aborted = [AbortedTransaction(one.producer_id, one.first_offset) for one in aborted]
+        assert partition is not None
+        while True:
+            if isinstance(step, Slice):
+                each.slice = step
+                answer.records_size = step.size
+                answer.source = step
+                if not self._is_committed:
+                    return None
+                step = partition.log.begin_aborted(step, answer.last_stable_offset)
+            elif isinstance(step, list):
+                answer.aborted = [AbortedTransaction(one.producer_id, one.first_offset) for one in step]
+                return None
+            elif step.try_run():
+                step = self._take_back(partition, step)
+            else:
+                return step
+
+    def _take_back(self, partition: Partition, job: _Job) -> _Step:
+        log = partition.log
+        return log.finish_read(job) if isinstance(job, ReadJob) else log.finish_aborted(job)
 
     def _failed(self, each: _Wanted, error: RemoteError | StorageError) -> None:
         answer = FetchPartitionResponse(each.wanted.partition, int(error.code), _NO_OFFSET)
@@ -255,7 +274,7 @@ class _Fetch:
         each.answer = answer
         each.release()
 
-    def _read_cold(self, cold: tuple[int, ReadJob], may_park: bool) -> None:
+    def _read_cold(self, cold: tuple[int, _Job], may_park: bool) -> None:
         """Lets a thread look up what is not in memory, then goes on with the partitions after it."""
         at, job = cold
 
@@ -268,13 +287,10 @@ class _Fetch:
                 if error is not None:
                     job.unpin()
                     raise RemoteError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
-                step = partition.log.finish_read(job)
-                while isinstance(step, ReadJob):
-                    if not step.try_run():
-                        self._read_cold((at, step), may_park)
-                        return
-                    step = partition.log.finish_read(step)
-                self._found(each, step)
+                next_job = self._go_on(each, self._take_back(partition, job))
+                if next_job is not None:
+                    self._read_cold((at, next_job), may_park)
+                    return
             except (RemoteError, StorageError) as failure:
                 self._failed(each, failure)
             again = self._read(at + 1)

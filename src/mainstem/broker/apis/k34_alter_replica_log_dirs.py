@@ -6,7 +6,6 @@ last directory named. Directories are named as in `log.dirs`.
 
 from typing import TYPE_CHECKING
 
-from mainstem.broker.apis.k35_describe_log_dirs import cordoned_directories
 from mainstem.broker.context import RequestContext
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.messages.k34_alter_replica_log_dirs import (
@@ -59,7 +58,7 @@ def _alter(broker: "Broker", topic: str, index: int, path: str) -> ErrorCode:
         return ErrorCode.LOG_DIR_NOT_FOUND
     if target.offline is not None:
         return ErrorCode.KAFKA_STORAGE_ERROR
-    if path in cordoned_directories(broker):
+    if path in dirs.cordoned:
         return ErrorCode.INVALID_REPLICA_ASSIGNMENT
     try:
         broker.log_moves.begin(broker.partitions.find(topic, index), target)

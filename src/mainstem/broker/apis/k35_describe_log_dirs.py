@@ -6,7 +6,6 @@ v3 tells an error for the request as a whole, v4 the disk's size (KIP-827), v5 w
 
 from typing import TYPE_CHECKING
 
-from mainstem.broker.config_view import ConfigView
 from mainstem.broker.context import RequestContext
 from mainstem.protocol.errors import ErrorCode
 from mainstem.protocol.messages.k35_describe_log_dirs import (
@@ -33,18 +32,11 @@ def handle(broker: "Broker", context: RequestContext, request: DescribeLogDirsRe
     wanted: set[tuple[str, int]] | None = None
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
-    cordoned = cordoned_directories(broker)
     dirs = broker.partitions.dirs
+    cordoned = dirs.cordoned
     results = [_describe(broker, directory, wanted, directory.path in cordoned) for directory in dirs.directories]
     results += [_offline(path, path in cordoned) for path in dirs.unusable]
     return DescribeLogDirsResponse(error_code=ErrorCode.NONE, results=results)
-
-
-def cordoned_directories(broker: "Broker") -> list[str]:
-    """The directories that take no new partitions, by the setting in force; `*` is all."""
-    view = ConfigView(broker.config.given, broker.image, broker.node_id)
-    paths = [part.strip() for part in (view.get("cordoned.log.dirs") or "").split(",") if part.strip()]
-    return list(broker.config.log_dirs) if paths == ["*"] else paths
 
 
 def _offline(path: str, is_cordoned: bool) -> DescribeLogDirsResult:

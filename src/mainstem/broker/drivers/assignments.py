@@ -2,6 +2,7 @@
 
 With one directory the controller knows by itself. With several the broker chooses, and says so: what the metadata has
 wrong is collected for a turn of the loop and sent in one request; what was refused or lost is sent again later.
+Of a directory that failed the controller hears as well: what it did not know to be there would stay led by nobody.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ from mainstem.protocol.messages.k73_assign_replicas_to_dirs import (
     PartitionData,
     TopicData,
 )
+from mainstem.storage.log_directory import LogDirectory
 
 if TYPE_CHECKING:
     from mainstem.broker.app import Broker
@@ -45,6 +47,13 @@ class DirectoryAssignments:
             self._pending[topic_id, index] = None
             self._send_soon()
 
+    def directory_failed(self, directory: LogDirectory) -> None:
+        """Has the controller told of what was in a directory, where it does not know: it can lead none of it."""
+        for topic, index in directory.partitions:
+            found = self._broker.image.topics.get(topic)
+            if found is not None:
+                self.check(found.topic_id, index)
+
     def stop(self) -> None:
         self._stopped = True
         if self._retry is not None:
@@ -58,7 +67,7 @@ class DirectoryAssignments:
         if topic is None or state is None or broker.node_id not in state.replicas:
             return None
         directory = broker.partitions.dirs.directory_of(topic.name, index)
-        if directory is None or directory.offline is not None:
+        if directory is None:
             return None
         return None if state.directory_of(broker.node_id) == directory.directory_id else directory.directory_id
 

@@ -3,6 +3,8 @@
 A cleaning is made of short steps. What it does to the log (pinning files, swapping a finished group in) happens on the
 loop; reading, filtering and syncing happen in a thread, a step at a time, so that requests come in between. How far a
 log was cleaned is written to the directory's `cleaner-offset-checkpoint` after each cleaning.
+
+`log.cleaner.io.max.bytes.per.second` counts what is read and what is written, of all cleanings together, as in Kafka.
 """
 
 import asyncio
@@ -10,10 +12,12 @@ import logging
 
 from mainstem.broker.clock import Clock
 from mainstem.broker.config import BrokerConfig
+from mainstem.broker.config_view import ConfigView
 from mainstem.broker.partitions import Partitions
-from mainstem.core.controller.image import ClusterImage, ImageDelta
+from mainstem.core.controller.image import BROKER, ClusterImage, ImageDelta
 from mainstem.storage.checkpoint import CLEANER_OFFSETS, RECOVERY_POINTS, TopicPartition
 from mainstem.storage.cleaner import Candidate, Cleaner
+from mainstem.storage.cleaning import Cleaning
 from mainstem.storage.errors import StorageError
 from mainstem.storage.log_dirs import Collected
 
@@ -21,6 +25,25 @@ log = logging.getLogger(__name__)
 
 _SLICE = 64
 """How many logs are looked at before others may run."""
+
+
+_RATE = "log.cleaner.io.max.bytes.per.second"
+_WAIT_MIN_S = 0.01
+"""Shorter waits are put off until they add up."""
+
+
+class Throttle:
+    """How long to wait so that on average no more than so many bytes a second are used."""
+
+    def __init__(self, bytes_per_s: float) -> None:
+        self.bytes_per_s = bytes_per_s
+        self._paid_s = 0.0
+        """Until when what was used so far lasts."""
+
+    def used(self, count: int, now_s: float) -> float:
+        """Takes note of bytes that were used just now; how long to wait before the next."""
+        self._paid_s = max(self._paid_s, now_s) + count / max(self.bytes_per_s, 1.0)
+        return self._paid_s - now_s
 
 
 class Compaction:
@@ -32,10 +55,12 @@ class Compaction:
         self._loop = loop
         self._clock = clock
         self._partitions = partitions
+        self._config = config
         self._enabled = config.get_bool("log.cleaner.enable")
         self._backoff_s = config.get_int("log.cleaner.backoff.ms", at_least=0) / 1000
         self._buffer_bytes = config.get_int("log.cleaner.dedupe.buffer.size", at_least=1 << 10)
         self._load_factor = config.get_float("log.cleaner.io.buffer.load.factor")
+        self._throttle = Throttle(config.get_float(_RATE))
         self._cleaner: Cleaner | None = None
         self._running: asyncio.Task[None] | None = None
         self._pause: asyncio.Future[None] | None = None
@@ -60,10 +85,19 @@ class Compaction:
 
     def follow(self, image: ClusterImage, delta: ImageDelta) -> None:
         """Forgets how far logs were cleaned that are gone: others may come under their names."""
+        if (BROKER, "") in delta.configs or (BROKER, str(self._config.node_id)) in delta.configs:
+            self._follow_rate(image)
         if self._cleaner is not None:
             for topic in delta.removed_topics.values():
                 for index in topic.partitions:
                     self._cleaner.forget((topic.name, index))
+
+    def _follow_rate(self, image: ClusterImage) -> None:
+        text = ConfigView(self._config.given, image, self._config.node_id).get(_RATE)
+        try:
+            self._throttle.bytes_per_s = float(text or "")
+        except ValueError:
+            log.error("%s stays as it is: %s is no number", _RATE, text)
 
     async def _run(self) -> None:
         assert self._cleaner is not None
@@ -75,12 +109,13 @@ class Compaction:
                     continue
             except Exception:
                 log.exception("compaction failed")
-            await self._rest()
+            await self._rest(self._backoff_s)
 
-    async def _rest(self) -> None:
+    async def _rest(self, seconds: float) -> None:
+        """Returns after a time, or when the end has come."""
         pause: asyncio.Future[None] = self._loop.create_future()
         self._pause = pause
-        timer = self._loop.call_later(self._backoff_s, lambda: None if pause.done() else pause.set_result(None))
+        timer = self._loop.call_later(seconds, lambda: None if pause.done() else pause.set_result(None))
         await pause
         timer.cancel()
 
@@ -107,8 +142,7 @@ class Compaction:
         try:
             await self._write_recovery_points(topic, index)
             while not self._stopping and cleaning.turn(self._clock.wall_ms()):
-                while not self._stopping and await self._loop.run_in_executor(None, cleaning.step):
-                    pass
+                await self._step(topic, index, cleaning)
         except StorageError as error:
             partition = self._partitions.get(topic, index)
             if partition is not None:
@@ -131,6 +165,21 @@ class Compaction:
                 },
             )
             await self._checkpoint(cleaner, candidate.partition)
+
+    async def _step(self, topic: str, index: int, cleaning: Cleaning) -> None:
+        """Steps until the next turn."""
+        if cleaning.is_swapping:
+            partition = self._partitions.get(topic, index)
+            if partition is not None and partition.log is cleaning.log:
+                await partition.restructure(cleaning.step)
+            return
+        more = True
+        while more and not self._stopping:
+            before = cleaning.stats.io_bytes
+            more = await self._loop.run_in_executor(None, cleaning.step)
+            wait_s = self._throttle.used(cleaning.stats.io_bytes - before, self._loop.time())
+            if wait_s > _WAIT_MIN_S and not self._stopping:
+                await self._rest(wait_s)
 
     async def _write_recovery_points(self, topic: str, index: int) -> None:
         """Compaction leaves gaps, and a gap past the recovery point that a crash finds on disk means a loss."""

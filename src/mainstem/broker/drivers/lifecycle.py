@@ -66,6 +66,7 @@ class BrokerLifecycle:
         channel: ControllerChannel,
         identity: BrokerIdentity,
         metadata_offset: Callable[[], int],
+        cordoned: Callable[[], list[bytes]] = list,
         *,
         heartbeat_interval_ms: int = 2000,
     ) -> None:
@@ -76,6 +77,8 @@ class BrokerLifecycle:
         self._loop = loop
         self._channel = channel
         self._metadata_offset = metadata_offset
+        self._cordoned = cordoned
+        self._told_cordoned: list[bytes] = []
         self._interval_s = heartbeat_interval_ms / 1000
         self._ready = False
         self._wants_shutdown = False
@@ -146,6 +149,7 @@ class BrokerLifecycle:
 
     async def heartbeat(self) -> bool:
         """Sends one; whether the controller says that this broker may go."""
+        cordoned = self._cordoned()
         request = BrokerHeartbeatRequest(
             broker_id=self.identity.node_id,
             broker_epoch=self.epoch,
@@ -153,7 +157,7 @@ class BrokerLifecycle:
             want_fence=not self._ready,
             want_shut_down=self._wants_shutdown,
             offline_log_dirs=list(self._offline),
-            cordoned_log_dirs=[],
+            cordoned_log_dirs=cordoned,
         )
         try:
             answer = await self._channel.send(request, BrokerHeartbeatRequest.MAX_VERSION)
@@ -171,6 +175,7 @@ class BrokerLifecycle:
         if answer.is_fenced != self.is_fenced and self._ready and not self._wants_shutdown and answer.is_fenced:
             log.warning("broker fenced", extra={"node": self.identity.node_id, "epoch": self.epoch})
         self.is_fenced = answer.is_fenced
+        self._told_cordoned = cordoned
         return answer.should_shut_down
 
     async def _beat(self) -> None:
@@ -182,6 +187,14 @@ class BrokerLifecycle:
     def directory_failed(self, directory_id: bytes) -> None:
         """Tells the controller at once that a log directory is offline."""
         self._offline[directory_id] = None
+        self._beat_now()
+
+    def tell_cordoned(self) -> None:
+        """Tells the controller at once which directories take no new partitions, if it knows of others (KIP-1066)."""
+        if self._beating is not None and self._cordoned() != self._told_cordoned:
+            self._beat_now()
+
+    def _beat_now(self) -> None:
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 

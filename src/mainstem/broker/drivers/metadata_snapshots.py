@@ -75,7 +75,7 @@ class Snapshots:
         )
         await self._loop.run_in_executor(None, self._write, snapshot, identity, self._taken_at_ms)
         self.kept.append(identity)
-        self._clean(opened)
+        await self._clean(opened)
         for removal in opened.due_removals(self._clock.wall_ms()):
             await self._loop.run_in_executor(None, removal.run)
 
@@ -90,7 +90,7 @@ class Snapshots:
         self._loop.call_soon(turn.set_result, None)
         await turn
 
-    def _clean(self, opened: Log) -> None:
+    async def _clean(self, opened: Log) -> None:
         now_ms, settings = self._clock.wall_ms(), self._settings
         while len(self.kept) > 1:
             oldest, following = self.kept[0], self.kept[1]
@@ -100,6 +100,9 @@ class Snapshots:
             if not too_large and not too_old:
                 return
             opened.advance_log_start(following.end_offset)
-            opened.delete_old_segments(now_ms)
+            job = opened.begin_retirement(now_ms)
+            if job is not None:
+                await self._loop.run_in_executor(None, job.run)
+                opened.finish_restructuring(job)
             self._fs.remove(self._path(oldest))
             del self.kept[0]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from mainstem.core.controller.context import Context, Decision
-from mainstem.core.controller.leadership import PartitionChange
+from mainstem.core.controller.leadership import PartitionChange, broker_left
 from mainstem.core.controller.states import RECOVERED, RECOVERING, PartitionState, TopicState
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.messages import k73_assign_replicas_to_dirs as k73
@@ -137,7 +137,10 @@ def _refused(index: int, code: ErrorCode) -> ResponsePartitionData:
 
 
 def assign_replicas_to_dirs(context: Context, request: k73.AssignReplicasToDirsRequest) -> Decision:
-    """A broker says where it put its replicas (KIP-858)."""
+    """A broker says where it put its replicas (KIP-858).
+
+    A directory that is not among its online ones has failed, or is the one of what is lost: such replicas cannot lead.
+    """
     try:
         broker = context.check_epoch(request.broker_id, request.broker_epoch)
         if not context.has_directories:
@@ -146,7 +149,9 @@ def assign_replicas_to_dirs(context: Context, request: k73.AssignReplicasToDirsR
         return Decision(k73.AssignReplicasToDirsResponse(error_code=error.code, directories=[]))
     records: list[Message] = []
     directories = []
+    offline: list[tuple[TopicState, int, PartitionState]] = []
     for asked in request.directories:
+        is_online = broker.has_online_directory(asked.id)
         topics = []
         for wanted in asked.topics:
             topic = context.image.topics_by_id.get(wanted.topic_id)
@@ -154,8 +159,11 @@ def assign_replicas_to_dirs(context: Context, request: k73.AssignReplicasToDirsR
             for data in wanted.partitions:
                 code = _assign(context, broker.broker_id, asked.id, topic, data.partition_index, records)
                 answers.append(k73.ResponsePartitionData(partition_index=data.partition_index, error_code=code))
+                if code == ErrorCode.NONE and not is_online and topic is not None:
+                    offline.append((topic, data.partition_index, topic.partitions[data.partition_index]))
             topics.append(k73.ResponseTopicData(topic_id=wanted.topic_id, partitions=answers))
         directories.append(k73.ResponseDirectoryData(id=asked.id, topics=topics))
+    records += broker_left(context, broker.broker_id, offline, clean=True)
     answer = k73.AssignReplicasToDirsResponse(error_code=ErrorCode.NONE, directories=directories)
     return Decision(answer, records, atomic=False)
 

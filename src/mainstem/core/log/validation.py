@@ -10,6 +10,7 @@ What changes is the header: LogAppendTime, or a largest timestamp that the recor
 stays where it lies, unless `compression.type` demands another codec.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from mypy_extensions import i64
@@ -19,6 +20,7 @@ from mainstem.core.log.producers import Origin
 from mainstem.core.log.rejection import RecordsRejectedError
 from mainstem.protocol.batch import HEADER_BYTES, NO_TIMESTAMP, RECORDS_AT, STAMP_BYTES, BatchView
 from mainstem.protocol.builder import recompress, rewrite_header
+from mainstem.protocol.compression import expansion_bound
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.records import RecordsSummary, batch_body, iterate_records, walk_records
 from mainstem.protocol.varint import add_i64, subtract_i64
@@ -27,9 +29,13 @@ KEEP_CODEC: Final = -1
 CODECS: Final = {"producer": -1, "uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 _CODEC_MAX: Final = 4
 _ERRORS_MAX: Final = 100
+_BREATH_RECORDS: Final = 512
 
 PRODUCED_BYTES_MAX: Final = 32 << 20
-"""What a batch may expand to where it must be opened on its way in, which happens on the event loop."""
+"""What a batch may expand to where it must be opened on its way in."""
+
+_OPENED_AT_ONCE_MAX: Final = 256 << 10
+_PACKED_AT_ONCE_MAX: Final = 16 << 10
 
 
 class BatchRules:
@@ -86,8 +92,38 @@ class ValidBatch:
         return [stamp, memoryview(batch.buffer)[batch.start + STAMP_BYTES : batch.end]]
 
 
-def validate(buffer: bytes, start: i64, end: i64, rules: BatchRules, now_ms: i64, origin: Origin) -> ValidBatch:
-    """Raises RemoteError unless exactly one batch that this topic takes lies in `buffer[start:end]`."""
+def takes_long(buffer: bytes, start: i64, end: i64, rules: BatchRules) -> bool:
+    """Whether `validate` should be left to a thread: it would have to open or to pack much. Looks at headers only."""
+    codec: i64 = rules.codec
+    if not rules.compact and codec == KEEP_CODEC:
+        return False
+    if end - start < HEADER_BYTES:
+        return False
+    batch = BatchView(buffer, start)
+    if batch.size < HEADER_BYTES or start + batch.size > end or batch.size > rules.max_bytes:
+        return False
+    repacked: bool = codec != KEEP_CODEC and codec != batch.codec
+    if batch.codec == 0:
+        return repacked and batch.size > _PACKED_AT_ONCE_MAX
+    if not repacked and not rules.compact:
+        return False
+    bound: i64 = expansion_bound(batch.codec, memoryview(buffer)[start + RECORDS_AT : batch.end])
+    return bound > (_PACKED_AT_ONCE_MAX if repacked and codec != 0 else _OPENED_AT_ONCE_MAX)
+
+
+def validate(
+    buffer: bytes,
+    start: i64,
+    end: i64,
+    rules: BatchRules,
+    now_ms: i64,
+    origin: Origin,
+    breathe: Callable[[], None] | None = None,
+) -> ValidBatch:
+    """Raises RemoteError unless exactly one batch that this topic takes lies in `buffer[start:end]`.
+
+    `breathe` is called now and then where there is much to look at: a thread gives others their turn there.
+    """
     batch = _only_batch(buffer, start, end)
     from_client = origin == Origin.CLIENT
     if from_client and batch.base_offset != 0:
@@ -104,9 +140,9 @@ def validate(buffer: bytes, start: i64, end: i64, rules: BatchRules, now_ms: i64
     max_timestamp: i64 = batch.max_timestamp
     if from_client:
         _check_header(batch)
-        max_timestamp = _check_records(batch, rules, now_ms, recompressed)
+        max_timestamp = _check_records(batch, rules, now_ms, recompressed, breathe)
     if recompressed:
-        changed = recompress(batch, rules.codec, rules.level, PRODUCED_BYTES_MAX)
+        changed = recompress(batch, rules.codec, rules.level, PRODUCED_BYTES_MAX, breathe)
         batch = BatchView(changed, 0)
         if batch.size > rules.max_bytes:
             raise _too_large(batch.size, rules)
@@ -150,7 +186,9 @@ def _check_header(batch: BatchView) -> None:
         raise _invalid(f"sequence {batch.base_sequence} with producer id {batch.producer_id}")
 
 
-def _check_records(batch: BatchView, rules: BatchRules, now_ms: i64, recompressed: bool) -> i64:
+def _check_records(
+    batch: BatchView, rules: BatchRules, now_ms: i64, recompressed: bool, breathe: Callable[[], None] | None
+) -> i64:
     """Checks what the topic demands of each record; returns the largest timestamp."""
     base: i64 = batch.base_timestamp
     oldest: i64 = base
@@ -160,7 +198,7 @@ def _check_records(batch: BatchView, rules: BatchRules, now_ms: i64, recompresse
         buffer, start, end = batch.buffer, batch.start + RECORDS_AT, batch.end
         if batch.codec != 0:
             buffer, start, end = batch_body(batch, PRODUCED_BYTES_MAX)
-        summary: RecordsSummary = walk_records(buffer, start, end, batch.record_count)
+        summary: RecordsSummary = walk_records(buffer, start, end, batch.record_count, breathe)
         has_null_key = summary.has_null_key
         if not batch.is_log_append_time:
             oldest = add_i64(base, summary.min_timestamp_delta)
@@ -170,7 +208,7 @@ def _check_records(batch: BatchView, rules: BatchRules, now_ms: i64, recompresse
     else:
         suspicious = _is_outside(oldest, rules, now_ms) or _is_outside(newest, rules, now_ms)
     if suspicious or (has_null_key and rules.compact):
-        _reject_bad_records(batch, rules, now_ms)
+        _reject_bad_records(batch, rules, now_ms, breathe)
     return newest
 
 
@@ -179,7 +217,7 @@ def _is_outside(timestamp: i64, rules: BatchRules, now_ms: i64) -> bool:
     return subtract_i64(now_ms, timestamp) > rules.before_max_ms or subtract_i64(timestamp, now_ms) > rules.after_max_ms
 
 
-def _reject_bad_records(batch: BatchView, rules: BatchRules, now_ms: i64) -> None:
+def _reject_bad_records(batch: BatchView, rules: BatchRules, now_ms: i64, breathe: Callable[[], None] | None) -> None:
     """Looks at each record and raises for those that are not allowed, if there are any."""
     code = ErrorCode.INVALID_RECORD
     errors: list[tuple[int, str]] = []
@@ -196,6 +234,8 @@ def _reject_bad_records(batch: BatchView, rules: BatchRules, now_ms: i64) -> Non
             errors.append((index, "a producer may not use LogAppendTime"))
         if len(errors) >= _ERRORS_MAX:
             break
+        if breathe is not None and index % _BREATH_RECORDS == 0:
+            breathe()
     if errors:
         raise RecordsRejectedError(code, f"{errors[0][1]} (record {errors[0][0]} of the batch)", errors)
 

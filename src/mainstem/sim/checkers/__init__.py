@@ -27,5 +27,8 @@ class Checker:
     def served(self, broker: Broker) -> None:
         """It is back, and has answered nobody yet."""
 
+    def forget(self) -> None:
+        """The broker's disk is another one from now on: what was seen of the old one no longer counts."""
+
     def at_end(self, broker: Broker) -> None:
         """Everything is healed, every client is done, and the broker has been restarted once more."""

@@ -24,18 +24,20 @@ class DerivedState(Checker):
         disk = self.world.disk.fork()
         for partition in broker.partitions:
             log = partition.log
+            if (partition.topic, partition.index) in self.world.ledger.damaged:
+                continue
             for name in disk.list_directory(log.directory):
                 if not name.endswith(".log") and name != "partition.metadata":
                     disk.remove(f"{log.directory}/{name}")
             now_ms = self.world.process.clock.wall_ms()
             # Past its recovery point a gap in a log means a loss, and compaction leaves gaps.
-            recovery_point = log.recovery_point if "compact" in log.config.cleanup_policy else 0
+            recovery_point = log.recovery_point if log.config.compact else 0
             files = OpenFiles(disk, 20)
             rebuilt = open_log(files, log.directory, log.config, now_ms, log.log_start, recovery_point)
             self._check_snapshots(str(partition), log.directory)
             if partition.topic == "log":
                 self._check_epochs(str(partition), log, disk)
-            self._compare(str(partition), log, rebuilt, self.world.is_keyed(partition.topic))
+            self._compare(str(partition), log, rebuilt, log.config.compact)
 
     def _check_snapshots(self, name: str, directory: str) -> None:
         disk = self.world.disk

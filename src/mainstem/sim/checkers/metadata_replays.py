@@ -1,14 +1,32 @@
-"""R11: the metadata that a broker comes back with is the metadata it had, whether from a snapshot or from the log."""
+"""R11: the metadata that a broker comes back with is the metadata it had, whether from a snapshot or from the log.
+
+At the end the image is made anew from the files, past the broker: from the log alone where it still begins at the
+beginning, and from one of the snapshots with what comes after it. Each must be the broker's own image, byte for byte.
+R8: the log begins at or before the end of a snapshot, or at the beginning.
+"""
+
+from random import Random
 
 from mainstem.broker.app import Broker
+from mainstem.core.controller.image import ClusterImage
+from mainstem.protocol.batch import iterate_batches
+from mainstem.protocol.messages.record_framing import decode_metadata_record
+from mainstem.protocol.records import iterate_records
 from mainstem.sim.checkers import Checker
 from mainstem.sim.ledger import Violation
+from mainstem.storage.metadata_snapshot import decode_snapshot, parse_file_name
+
+FOLDER = "/__cluster_metadata-0/"
 
 
 class MetadataReplays(Checker):
     def __init__(self, world: object) -> None:
         super().__init__(world)  # type: ignore[arg-type]
         self._topics: dict[str, bytes] = {}
+        self._followed = -1
+
+    def forget(self) -> None:
+        self._topics.clear()
         self._followed = -1
 
     def after_step(self, broker: Broker) -> None:
@@ -31,9 +49,51 @@ class MetadataReplays(Checker):
             raise Violation("R11 metadata is replayed", "the controller's image and the broker's differ after a start")
 
     def at_end(self, broker: Broker) -> None:
+        self._check_files(broker)
         for name, there in self.world.admin_topics().items():
             if there is not None and there != (name in broker.image.topics):
                 raise Violation(
                     "R11 metadata is replayed",
                     f"topic {name} {'was created and is missing' if there else 'was deleted and is there'}",
+                )
+
+    def _check_files(self, broker: Broker) -> None:
+        quorum = broker._quorum
+        if quorum._committed or quorum.machine.log_end != quorum.published_end:
+            return  # something is on its way into the image
+        wanted = list(quorum.image.encoded_records())
+        log = quorum._opened
+        disk = self.world.disk
+        paths = {0: ""} if log.log_start == 0 else {}
+        for path in disk.files(FOLDER):
+            snapshot = parse_file_name(path.rpartition("/")[2])
+            if snapshot is not None:
+                paths[snapshot.end_offset] = path
+        if log.log_start > max(paths, default=0):
+            raise Violation("R8 a snapshot covers what is gone", f"the log begins at {log.log_start}: {sorted(paths)}")
+        chosen = {min(paths), Random(f"{self.world.seed}:snapshot").choice(sorted(paths))}
+        starts: dict[int, list[bytes]] = {}
+        for end_offset in sorted(chosen):
+            path = paths[end_offset]
+            starts[end_offset] = list(decode_snapshot(path, disk.peek(path)).values) if path else []
+            if end_offset > 0:
+                self.world.count("metadata replayed from a snapshot")
+        batches = []
+        for segment in log.segments:
+            data = disk.peek(segment.log.path)[: segment.size]
+            batches += [each for each in iterate_batches(data, 0, len(data)) if not each.is_control]
+        for end_offset, values in starts.items():
+            if end_offset < log.log_start:
+                continue
+            image = ClusterImage()
+            for value in values:
+                image.replay(decode_metadata_record(value)[0])
+            for batch in batches:
+                if batch.base_offset >= end_offset:
+                    for record in iterate_records(batch):
+                        assert record.value is not None
+                        image.replay(decode_metadata_record(record.value)[0])
+            if list(image.encoded_records()) != wanted:
+                raise Violation(
+                    "R11 metadata is replayed", f"from offset {end_offset} on it comes out other than the broker has it"
                 )

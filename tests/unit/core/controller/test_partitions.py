@@ -1,6 +1,9 @@
 """In-sync replicas, elections and reassignments with several brokers, as the metadata records tell them."""
 
+import pytest
+
 from mainstem.core.controller.image import ClusterImage
+from mainstem.core.controller.states import LOST_DIRECTORY
 from mainstem.protocol.errors import ErrorCode
 from mainstem.protocol.messages import k73_assign_replicas_to_dirs as k73
 from mainstem.protocol.messages.k43_elect_leaders import ElectLeadersResponse
@@ -183,6 +186,30 @@ def test_a_broker_says_which_directory_holds_a_replica() -> None:
     )
     cluster.decide(request)
     assert cluster.partition("t").directories == (other,)
+
+
+@pytest.mark.parametrize("gone", [bytes(15) + b"\x77", LOST_DIRECTORY])
+def test_a_replica_in_a_directory_that_is_offline_leads_nothing(gone: bytes) -> None:
+    cluster = Cluster(1, 2)
+    cluster.create("alone", {0: [1]})
+    cluster.create("two", {0: [1, 2]})
+    directories = [
+        k73.DirectoryData(
+            id=gone,
+            topics=[
+                k73.TopicData(
+                    topic_id=cluster.image.topics[name].topic_id, partitions=[k73.PartitionData(partition_index=0)]
+                )
+                for name in ("alone", "two")
+            ],
+        )
+    ]
+    cluster.decide(
+        k73.AssignReplicasToDirsRequest(broker_id=1, broker_epoch=cluster.epochs[1], directories=directories)
+    )
+    alone, two = cluster.partition("alone"), cluster.partition("two")
+    assert (alone.directories, alone.leader, alone.isr, alone.elr) == ((gone,), -1, (), (1,))
+    assert (two.directory_of(1), two.leader, two.isr) == (gone, 2, (2,))
 
 
 def test_new_topics_spread_over_the_brokers() -> None:

@@ -8,7 +8,7 @@ from crc32c import crc32c
 from mainstem.core.log.config import parse_log_config
 from mainstem.core.log.producers import Origin
 from mainstem.core.log.rejection import RecordsRejectedError
-from mainstem.core.log.validation import BatchRules, ValidBatch, replicated_batches, validate
+from mainstem.core.log.validation import BatchRules, ValidBatch, replicated_batches, takes_long, validate
 from mainstem.protocol.batch import BatchView
 from mainstem.protocol.builder import BatchBuilder, rewrite_header
 from mainstem.protocol.errors import ErrorCode, RemoteError
@@ -186,3 +186,45 @@ def test_a_follower_takes_whole_batches_in_order() -> None:
     bad = first[:-1] + b"?"
     with pytest.raises(RemoteError):
         replicated_batches(bad, 0, len(bad), 5, 2)
+
+
+def packed(codec: int, size: int, count: int = 1) -> bytes:
+    builder = BatchBuilder(codec=codec)
+    for _ in range(count):
+        builder.append(NOW_MS, b"k", bytes(size))
+    return builder.build()
+
+
+@pytest.mark.parametrize(
+    ("data", "settings", "expected"),
+    [
+        # What is neither opened nor packed anew is judged at once, whatever its size.
+        (packed(4, 900_000), {}, False),
+        (packed(0, 900_000), {"cleanup_policy": "compact"}, False),
+        (packed(4, 900_000), {"compression_type": "zstd"}, False),
+        (packed(0, 900_000), {"compression_type": "zstd"}, True),
+        (packed(0, 100), {"compression_type": "zstd"}, False),
+        (packed(4, 100), {"cleanup_policy": "compact"}, False),
+        # Few bytes, but they expand to many.
+        (packed(1, 900_000), {"cleanup_policy": "compact"}, True),
+        (packed(2, 900_000), {"cleanup_policy": "compact"}, True),
+        (packed(3, 900_000), {"cleanup_policy": "compact"}, True),
+        (packed(4, 900_000), {"cleanup_policy": "compact"}, True),
+        (packed(4, 900_000), {"compression_type": "uncompressed"}, True),
+        # What is refused at once anyway.
+        (packed(0, 900_000)[:40], {"compression_type": "zstd"}, False),
+        (packed(0, 900_000), {"compression_type": "zstd", "max_message_bytes": "1000"}, False),
+    ],
+)
+def test_a_thread_judges_what_takes_long(data: bytes, settings: dict[str, str], expected: bool) -> None:
+    rules = BatchRules(parse_log_config({name.replace("_", "."): text for name, text in settings.items()}))
+    assert takes_long(data, 0, len(data), rules) is expected
+
+
+def test_a_long_walk_breathes() -> None:
+    breaths: list[None] = []
+    data = packed(1, 10, 20_000)
+    rules = BatchRules(parse_log_config({"cleanup.policy": "compact"}))
+    valid = validate(data, 0, len(data), rules, NOW_MS, Origin.CLIENT, lambda: breaths.append(None))
+    assert valid.batch.record_count == 20_000
+    assert len(breaths) > 3

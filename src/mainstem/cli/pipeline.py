@@ -1,0 +1,155 @@
+"""`mainstem pipeline`: the pipelines on Spark, on this machine or on a cluster by `--master`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mainstem.cli.arguments import Verbs
+from mainstem.cli.failures import DONE, REFUSED, UserError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def declare(parser: argparse.ArgumentParser, command: str) -> None:
+    verbs = Verbs(parser)
+    lake = verbs.add(
+        "lake",
+        "land a topic in Parquet files by day, exactly once",
+        run_lake,
+        example='mainstem pipeline lake orders lake/ --schema "id bigint, at timestamp" --event-time at',
+    )
+    lake.add_argument("topic", help="what to read")
+    lake.add_argument("path", type=Path, help="the folder of the lake, which every worker can write to")
+    lake.add_argument("--schema", help="the fields of the JSON value, as in 'id bigint, at timestamp'")
+    lake.add_argument("--event-time", metavar="COLUMN", help="the field that says when it happened")
+    lake.add_argument("--compact", action="store_true", help="merge the small files of each day afterwards")
+    _add_stream(lake)
+
+    transform = verbs.add(
+        "transform",
+        "turn a topic into another by SQL or a Python function, exactly once",
+        run_transform,
+        example='mainstem pipeline transform orders big --checkpoint ck --sql "select * from input where amount > 100"',
+    )
+    transform.add_argument("source", help="the topic to read")
+    transform.add_argument("target", help="the topic to write")
+    how = transform.add_mutually_exclusive_group(required=True)
+    how.add_argument("--sql", help="a statement over the view `input`")
+    how.add_argument("--function", metavar="MODULE:NAME", help="a function from DataFrame to DataFrame")
+    transform.add_argument("--checkpoint", type=Path, required=True, help="where it notes how far it is")
+    transform.add_argument("--schema", help="the fields of the JSON value, as in 'id bigint, at timestamp'")
+    transform.add_argument("--watermark", metavar="COLUMN:LATE", help="how late an event may come, as in at:10m")
+    transform.add_argument("--output-mode", choices=["append", "update", "complete"], default="append")
+    transform.add_argument("--to", metavar="HOST:PORT", help="the cluster to write to, where it is another")
+    transform.add_argument("--at-least-once", action="store_true", help="faster, for brokers without transactions")
+    _add_stream(transform)
+
+    audit = verbs.add(
+        "audit",
+        "check that a topic is complete and without duplicates, or that two are equal",
+        run_audit,
+        example="mainstem pipeline audit orders --sequence \"get_json_object(value, '$.n')\" --report audit.html",
+    )
+    audit.add_argument("topic", help="what to check")
+    audit.add_argument("--identity", metavar="SQL", help="what makes a record itself (default: key and value)")
+    audit.add_argument("--sequence", metavar="SQL", help="the number that a record carries")
+    audit.add_argument("--within", metavar="SQL", help="within what the numbers count (default: the key)")
+    audit.add_argument("--against", metavar="TOPIC", help="a topic that should have the same records")
+    audit.add_argument("--against-bootstrap", metavar="HOST:PORT", help="its cluster, where it is another")
+    audit.add_argument("--report", type=Path, metavar="FILE", help="write a page with plots here")
+    _add_spark(audit)
+
+
+def _add_stream(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--continuous", action="store_true", help="go on until interrupted, not only to what is there")
+    parser.add_argument("--max-records", type=int, metavar="N", help="at most so many in one batch")
+    _add_spark(parser)
+
+
+def _add_spark(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--master", help="where Spark runs: local[*] (default), spark://host:7077, yarn …")
+    parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark's")
+
+
+def _session(given: argparse.Namespace) -> SparkSession:
+    from mainstem.spark.spark_session import NoSparkError, session
+
+    settings = {"spark.log.level": "ERROR"}
+    for each in given.conf:
+        key, equals, value = each.partition("=")
+        if not equals:
+            raise UserError(f"--conf is KEY=VALUE; it is {each}")
+        settings[key] = value
+    try:
+        return session("mainstem pipeline", given.master, settings)
+    except NoSparkError as error:
+        raise UserError(str(error)) from error
+
+
+def run_lake(given: argparse.Namespace) -> int:
+    from mainstem.spark.pipelines import lake
+
+    spark = _session(given)
+    job = lake.Lake(given.bootstrap, given.topic, given.path, given.schema, given.event_time, given.max_records)
+    read = lake.run(spark, job, continuous=given.continuous)
+    landed = {which: len(lake.listed(given.path, which)) for which in (lake.ROWS, lake.BAD)}
+    merged = lake.compact(spark, given.path) if given.compact else 0
+    print(
+        f"{read:,} records of {given.topic} landed in {given.path}: {landed[lake.ROWS]} files"
+        + (f", {landed[lake.BAD]} of them bad" if landed[lake.BAD] else "")
+        + (f"; {merged} small files merged" if merged else "")
+    )
+    return DONE
+
+
+def run_transform(given: argparse.Namespace) -> int:
+    from mainstem.spark.pipelines import transform
+
+    watermark = None
+    if given.watermark:
+        column, colon, late = given.watermark.partition(":")
+        if not colon:
+            raise UserError(f"--watermark is COLUMN:LATE, as in at:10m; it is {given.watermark}")
+        watermark = (column, late)
+    job = transform.Transform(
+        bootstrap=given.bootstrap,
+        source=given.source,
+        target=given.target,
+        checkpoint=given.checkpoint,
+        schema=given.schema,
+        watermark=watermark,
+        output_mode=given.output_mode,
+        target_bootstrap=given.to,
+        max_offsets_per_trigger=given.max_records,
+        guarantee="at_least_once" if given.at_least_once else "exactly_once",
+    )
+    how = given.sql if given.sql is not None else transform.function_named(given.function)
+    read = transform.run(_session(given), job, how, continuous=given.continuous)
+    print(f"{read:,} records of {given.source} transformed into {given.target}")
+    return DONE
+
+
+def run_audit(given: argparse.Namespace) -> int:
+    from mainstem.spark.pipelines import audit
+
+    spark = _session(given)
+    if given.against:
+        other = (given.against_bootstrap or given.bootstrap, given.against)
+        report = audit.compare_topics(spark, (given.bootstrap, given.topic), other)
+    else:
+        report = audit.audit_topic(
+            spark,
+            given.bootstrap,
+            given.topic,
+            identity=given.identity,
+            sequence=given.sequence,
+            within=given.within,
+        )
+    print(report.to_text())
+    if given.report:
+        report.write(given.report)
+        print(f"  report: {given.report}")
+    return DONE if report.is_good else REFUSED

@@ -1,0 +1,209 @@
+"""The decision log: which batch of which sink has happened, in a compacted topic of one partition.
+
+A record's key is the sink. Its value names the batch, the run that decided it, the runs that it took over from, the
+transactions that make up the batch and the offsets they wrote. It is written in a transaction whose transactional id is
+the sink, so of two drivers only the one that came last can write. That b is finished is noted under a key of its own,
+without a transaction: it is true for good once it is true, whoever says it.
+
+Reading does not use `read_committed`: a decision of another sink that hangs open would hide later ones of ours.
+Instead the markers are followed: a decision counts when its producer's commit marker has been seen. After
+`InitProducerId` on the sink has succeeded, every decision of that sink has its marker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from mainstem.client.cluster import Cluster
+from mainstem.client.errors import KafkaError, LeaderNotAvailableError, TopicExistsError, error_for, raise_for
+from mainstem.client.types import TopicPartition
+from mainstem.protocol.api import ApiKey
+from mainstem.protocol.batch import iterate_batches
+from mainstem.protocol.control import parse_end_marker
+from mainstem.protocol.fetch import (
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchTopic,
+    encode_fetch_request,
+    read_fetch_response,
+)
+from mainstem.protocol.messages.k19_create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from mainstem.protocol.records import iterate_records
+from mainstem.protocol.schema import ZERO_UUID
+from mainstem.spark.offsets import EARLIEST, Partition
+from mainstem.spark.questions import list_offsets
+from mainstem.spark.transactions import Triple
+
+TOPIC: Final = "mainstem-sink.decisions"
+WHERE: Final[Partition] = (TOPIC, 0)
+FINISHED_SUFFIX: Final = "/finished"
+CONFIGS: Final = {
+    "cleanup.policy": "compact",
+    "segment.bytes": str(1 << 20),
+    "min.cleanable.dirty.ratio": "0.1",
+}
+TIMEOUT_MS: Final = 60_000
+SUPERSEDED_MAX: Final = 1000
+_BY_NAME: Final = 12
+_VERSION: Final = 1
+
+Written = tuple[str, int, int, int]
+"""Topic, partition, first and last offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    batch: int
+    run: str
+    superseded: tuple[str, ...]
+    transactions: tuple[Triple, ...]
+    written: tuple[tuple[Written, ...], ...]
+    """What each transaction wrote."""
+    is_finished: bool = field(default=False, compare=False)
+
+    def to_bytes(self) -> bytes:
+        return json.dumps(
+            {
+                "version": _VERSION,
+                "batch": self.batch,
+                "run": self.run,
+                "superseded": self.superseded,
+                "transactions": self.transactions,
+                "written": self.written,
+            }
+        ).encode()
+
+    @classmethod
+    def from_bytes(cls, value: bytes) -> Decision:
+        read: dict[str, Any] = json.loads(value)
+        if read["version"] != _VERSION:
+            raise ValueError(f"a decision of version {read['version']}: a newer Mainstem wrote it; upgrade this one")
+        return cls(
+            batch=int(read["batch"]),
+            run=str(read["run"]),
+            superseded=tuple(read["superseded"]),
+            transactions=tuple(Triple(*each) for each in read["transactions"]),
+            written=tuple(tuple((t, int(p), int(f), int(e)) for t, p, f, e in some) for some in read["written"]),
+        )
+
+
+class DecisionLog:
+    """One reader of it; reads on from where it was."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._next = -1
+        self._decided: dict[str, Decision] = {}
+        self._finished: dict[str, int] = {}
+        self._open: dict[int, dict[str, Decision]] = {}
+        self._is_there = False
+
+    async def ensure(self) -> None:
+        """Makes the topic where it is not there."""
+        if self._is_there:
+            return
+
+        async def attempt() -> None:
+            await self._cluster.update()
+            self._cluster.want([TOPIC])
+            await self._cluster.update()
+            if self._cluster.leader(TopicPartition(*WHERE)) is not None:
+                return
+            connection = await self._cluster.controller()
+            request = CreateTopicsRequest(
+                topics=[
+                    CreatableTopic(
+                        name=TOPIC,
+                        num_partitions=1,
+                        replication_factor=-1,
+                        assignments=[],
+                        configs=[CreatableTopicConfig(name=name, value=value) for name, value in CONFIGS.items()],
+                    )
+                ]
+            )
+            answer = await connection.ask(request, CreateTopicsResponse)
+            for each in answer.topics:
+                with suppress(TopicExistsError):
+                    raise_for(each.error_code, each.error_message or f"making {TOPIC}", broker=connection.name)
+            raise LeaderNotAvailableError("it was just made", topic=TOPIC)
+
+        await self._cluster.retrying(attempt, TIMEOUT_MS, f"making {TOPIC}")
+        self._is_there = True
+
+    async def last(self, sink: str) -> Decision | None:
+        """The last decision of a sink, as of now."""
+        await self._read_on()
+        found = self._decided.get(sink)
+        if found is None:
+            return None
+        is_finished = self._finished.get(sink, -1) >= found.batch
+        return Decision(found.batch, found.run, found.superseded, found.transactions, found.written, is_finished)
+
+    async def _read_on(self) -> None:
+        if self._next < 0:
+            self._next = (await list_offsets(self._cluster, {WHERE: EARLIEST}))[WHERE]
+        while True:
+            part, frame = await self._cluster.retrying(self._fetch, TIMEOUT_MS, f"reading {TOPIC}")
+            before = self._next
+            start = int(part.records_start)
+            for batch in iterate_batches(frame, start, start + int(part.records_size)):
+                if batch.next_offset <= self._next:
+                    continue
+                self._take(batch)
+                self._next = int(batch.next_offset)
+            if self._next >= part.high_watermark:
+                return
+            if self._next == before:
+                # Compaction may have left nothing up to the high watermark of the moment.
+                await asyncio.sleep(0.01)
+
+    def _take(self, batch: Any) -> None:
+        batch.check(batch.end)
+        marker = parse_end_marker(batch) if batch.is_control else None
+        if marker is not None:
+            pending = self._open.pop(int(marker.producer_id), {})
+            if marker.commit:
+                self._decided.update(pending)
+            return
+        if batch.is_control:
+            return
+        for record in iterate_records(batch):
+            key = (record.key or b"").decode()
+            if record.value is None:
+                continue
+            if key.endswith(FINISHED_SUFFIX):
+                sink = key.removesuffix(FINISHED_SUFFIX)
+                self._finished[sink] = max(self._finished.get(sink, -1), int(record.value))
+            else:
+                self._open.setdefault(int(batch.producer_id), {})[key] = Decision.from_bytes(record.value)
+
+    async def _fetch(self) -> tuple[FetchPartitionResponse, bytes]:
+        leader = self._cluster.leader(TopicPartition(*WHERE))
+        if leader is None:
+            self._cluster.want([TOPIC])
+            self._cluster.request_update(now=True)
+            raise LeaderNotAvailableError("it has no leader now", topic=TOPIC, partition=0)
+        connection = await self._cluster.node(leader.leader)
+        version = connection.version_for(ApiKey.FETCH, _BY_NAME)
+        topic = FetchTopic(TOPIC, ZERO_UUID, [FetchPartition(0, self._next, 1 << 20)])
+        request = FetchRequest(0, 0, 1 << 20, [topic])
+        frame = encode_fetch_request(request, version, 0, self._cluster.options.client_id)
+        answer = await connection.send_frame(ApiKey.FETCH, version, [frame])
+        _, response = read_fetch_response(answer, version)
+        part = response.topics[0].partitions[0] if response.topics else None
+        code = int(response.error_code or (part.error_code if part is not None else 0))
+        if code or part is None:
+            error: KafkaError = error_for(code, f"reading {TOPIC}", topic=TOPIC, partition=0)
+            self._cluster.note_error(TopicPartition(*WHERE), code)
+            raise error
+        return part, answer

@@ -1,0 +1,256 @@
+"""How a batch of the sink happens once: tasks write in transactions of their own, the driver decides, then ends them.
+
+1. Write (task): produce in a transaction, flush, leave it open; tell the driver which one it was.
+2. Decide (driver): take over the sink's own transactional id, read the last decision L, finish it; check that every
+   transaction of the batch is still open and has time left; write the decision. This write is the only point at which
+   the batch happens.
+3. Finish: commit the transactions, wait for their markers, note the batch as finished, abort what is left over.
+
+A crash before the decision leaves open transactions, which the next commit or their time-out aborts; one after it
+leaves a decision that whoever comes next finishes. Transactions of tasks are ended by their exact id, producer id and
+epoch, never by `InitProducerId`: only the process that made such an id calls that.
+
+`step` is called before each numbered point, for tests that crash there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from mainstem.client.cluster import Cluster
+from mainstem.client.errors import KafkaError, KafkaTimeoutError, error_for
+from mainstem.client.options import ProducerOptions
+from mainstem.client.types import TopicPartition
+from mainstem.protocol.api import ApiKey
+from mainstem.protocol.batch import iterate_batches
+from mainstem.protocol.errors import ErrorCode
+from mainstem.protocol.fetch import FetchPartition, FetchRequest, FetchTopic, encode_fetch_request, read_fetch_response
+from mainstem.protocol.schema import ZERO_UUID
+from mainstem.spark.decisions import FINISHED_SUFFIX, SUPERSEDED_MAX, WHERE, Decision, DecisionLog, Written
+from mainstem.spark.producing import Sender
+from mainstem.spark.transactions import ONGOING, Transactions, Triple
+
+LEAST_LEFT_MS: Final = 60_000
+"""A transaction with less than this before its time-out, or half of that where it is short, is not decided on."""
+
+SINK_PREFIX: Final = "mainstem-sink."
+_UNCERTAIN: Final = (
+    ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    ErrorCode.PRODUCER_FENCED,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+)
+_BY_NAME: Final = 12
+
+
+class SinkError(Exception):
+    """A batch that did not, or may not have, happened; the text says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """What one task wrote: its transaction and where its rows are."""
+
+    triple: Triple
+    written: tuple[Written, ...]
+
+
+def no_step(name: str) -> None:
+    pass
+
+
+class Coordinator:
+    """The driver's side of one sink."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        options: ProducerOptions,
+        sink: str,
+        transactions: Transactions,
+        decisions: DecisionLog,
+        step: Callable[[str], None] = no_step,
+    ) -> None:
+        self._cluster = cluster
+        self._options = options
+        self._sink = sink
+        self._transactions = transactions
+        self._decisions = decisions
+        self._step = step
+
+    async def commit(self, batch: int, run: str, staged: Sequence[Staged]) -> None:
+        self._step("decide")
+        own, last = await self._take_over(batch, run)
+        if last is not None and last.batch >= batch:
+            await self._abort([each.triple for each in staged if each.triple not in last.transactions])
+            return
+        if not staged:
+            return
+        garbage = await self._check(batch, [each.triple for each in staged])
+        superseded: tuple[str, ...] = ()
+        if last is not None:
+            before = [*last.superseded, *([last.run] if last.run != run else [])]
+            superseded = tuple(before[-SUPERSEDED_MAX:])
+        decision = Decision(
+            batch, run, superseded, tuple(each.triple for each in staged), tuple(each.written for each in staged)
+        )
+        self._step("write-decision")
+        await self._write(own, decision)
+        self._step("decided")
+        await self._finish(decision)
+        await self._abort(garbage)
+
+    async def abort(self, batch: int, run: str, staged: Sequence[Staged]) -> None:
+        _, last = await self._take_over(batch, run)
+        kept = () if last is None or last.batch != batch else last.transactions
+        ours = [each.triple for each in staged if each.triple not in kept]
+        described = await self._transactions.describe(await self._transactions.ongoing(self._sink + "."))
+        listed = [each.triple for each in described.values() if each.state == ONGOING and each.triple not in kept]
+        await self._abort(list(dict.fromkeys([*ours, *listed])))
+
+    async def recover(self) -> Decision | None:
+        """Finishes what was decided and left; the last decision. For a command, when no driver comes back."""
+        await self._decisions.ensure()
+        await self._transactions.init(self._sink)
+        last = await self._decisions.last(self._sink)
+        if last is not None and not last.is_finished:
+            await self._finish(last)
+        return last
+
+    async def _take_over(self, batch: int, run: str) -> tuple[Triple, Decision | None]:
+        """Step 2a: from here on no other driver can decide for this sink unless it takes over in turn."""
+        await self._decisions.ensure()
+        own = await self._transactions.init(self._sink)
+        last = await self._decisions.last(self._sink)
+        if last is not None:
+            if run in last.superseded:
+                raise SinkError(
+                    f"batch {batch} of {self._sink}: another run of the query has taken over (run {last.run}); this "
+                    "one must end. Two queries must not share a checkpoint"
+                )
+            if not last.is_finished:
+                self._step("finish-last")
+                await self._finish(last)
+        return own, last
+
+    async def _check(self, batch: int, winners: list[Triple]) -> list[Triple]:
+        """Step 2b: what is left over of tasks that lost. Fails where a winner is not open with time to spare."""
+        listed = await self._transactions.ongoing(self._sink + ".")
+        ids = sorted({*listed, *(triple.transactional_id for triple in winners)})
+        described = await self._transactions.describe(ids)
+        now_ms = time.time() * 1000
+        for triple in winners:
+            found = described.get(triple.transactional_id)
+            if found is None or found.state != ONGOING or found.triple != triple:
+                state = "unknown" if found is None else f"{found.state} at epoch {found.triple.epoch}"
+                raise SinkError(
+                    f"batch {batch} of {self._sink}: the transaction {triple.transactional_id} of a task is {state}; "
+                    "nothing of the batch was written. It took longer than the brokers' transaction.max.timeout.ms, or "
+                    "someone aborted it; make batches smaller or raise that limit"
+                )
+            least_ms = min(LEAST_LEFT_MS, found.timeout_ms / 2)
+            if found.started_ms + found.timeout_ms - now_ms < least_ms:
+                raise SinkError(
+                    f"batch {batch} of {self._sink}: the transaction {triple.transactional_id} is about to time "
+                    "out; nothing of the batch was written. Make batches smaller, or raise the brokers' "
+                    "transaction.max.timeout.ms"
+                )
+        return [each.triple for each in described.values() if each.state == ONGOING and each.triple not in winners]
+
+    async def _write(self, own: Triple, decision: Decision) -> None:
+        """Step 2c."""
+        await self._produce(own, self._sink, decision.to_bytes())
+        self._step("end-decision")
+        code = await self._transactions.end(own, True)
+        if code:
+            raise SinkError(
+                f"batch {decision.batch} of {self._sink}: the decision was refused, another driver has taken over"
+            ) from error_for(code, "EndTxn of the decision")
+
+    async def _produce(self, producer: Triple, key: str, value: bytes) -> None:
+        import pyarrow as pa
+
+        sender = Sender(self._cluster, self._options, producer, self._transactions)
+        await sender.begin()
+        now_ms = int(time.time() * 1000)
+        sender.encode(WHERE, pa.array([key.encode()]), pa.array([value]), None, None, now_ms)
+        await sender.flush()
+
+    async def _finish(self, decision: Decision) -> None:
+        """Step 3."""
+        pairs = list(zip(decision.transactions, decision.written, strict=True))
+
+        async def one(triple: Triple, written: tuple[Written, ...]) -> None:
+            self._step("commit-one")
+            code = await self._transactions.end(triple, True)
+            if code == 0:
+                return
+            if code not in _UNCERTAIN:
+                raise error_for(code, f"committing {triple.transactional_id}")
+            lost = [each for each in written if not await self._is_there(triple, each)]
+            if lost:
+                places = ", ".join(f"{topic}-{number} offsets {first} to {last}" for topic, number, first, last in lost)
+                raise SinkError(
+                    f"batch {decision.batch} of {self._sink} was decided, but these rows were lost: {places}. Their "
+                    "transaction timed out before it could be committed; write them again from the source"
+                )
+
+        await asyncio.gather(*(one(*pair) for pair in pairs))
+        self._step("wait-markers")
+        await self._transactions.wait_until_complete(decision.transactions)
+        self._step("note-finished")
+        await self._produce(Triple("", -1, -1), self._sink + FINISHED_SUFFIX, str(decision.batch).encode())
+
+    async def _is_there(self, triple: Triple, written: Written) -> bool:
+        """Whether what was written is there for readers of what is committed."""
+        topic, number, first, last = written
+        where = TopicPartition(topic, number)
+
+        async def attempt() -> bool:
+            leader = self._cluster.leader(where)
+            if leader is None:
+                await self._cluster.metadata([topic])
+                leader = self._cluster.leader(where)
+            if leader is None:
+                raise KafkaTimeoutError("it has no leader now", topic=topic, partition=number)
+            connection = await self._cluster.node(leader.leader)
+            version = connection.version_for(ApiKey.FETCH, _BY_NAME)
+            request = FetchRequest(
+                0, 0, 1 << 20, [FetchTopic(topic, ZERO_UUID, [FetchPartition(number, first, 1 << 16)])]
+            )
+            request.isolation_level = 1
+            frame = encode_fetch_request(request, version, 0, self._options.client_id)
+            answer = await connection.send_frame(ApiKey.FETCH, version, [frame])
+            _, response = read_fetch_response(answer, version)
+            part = response.topics[0].partitions[0]
+            if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                return False
+            if part.error_code:
+                self._cluster.note_error(where, int(part.error_code))
+                raise error_for(int(part.error_code), "looking for what was written", topic=topic, partition=number)
+            if part.last_stable_offset <= last:
+                # Something is still open before it: its own markers, or another's transaction.
+                raise KafkaTimeoutError("a transaction is still open there", topic=topic, partition=number)
+            start = int(part.records_start)
+            for batch in iterate_batches(answer, start, start + int(part.records_size)):
+                if batch.base_offset <= first < batch.next_offset:
+                    aborted = any(
+                        each.producer_id == triple.producer_id and each.first_offset <= first
+                        for each in part.aborted or ()
+                    )
+                    return bool(batch.producer_id == triple.producer_id) and not aborted
+            return False
+
+        return await self._cluster.retrying(attempt, LEAST_LEFT_MS, "looking for what was written")
+
+    async def _abort(self, triples: Sequence[Triple]) -> None:
+        """Ends what is left over. That it is gone already is fine."""
+        for outcome in await asyncio.gather(
+            *(self._transactions.end(triple, False) for triple in triples), return_exceptions=True
+        ):
+            if isinstance(outcome, BaseException) and not isinstance(outcome, KafkaError):
+                raise outcome

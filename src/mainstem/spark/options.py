@@ -1,0 +1,297 @@
+"""What `format("mainstem")` can be told, read and checked. Names, defaults and meanings are Spark's Kafka source's.
+
+Spark hands options over in lower case, all of them text. What is wrong is a ValueError of one sentence that names the
+option, the value and the way out. Options of our own, besides Spark's: `path`, `valueFormat`, `pushFilters`,
+`splitBytes` for reading; `guarantee`, `sinkId`, `txnAppId`, `txnVersion`, `useTimestampColumn` for writing.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from mainstem.client.options import ConsumerOptions, ProducerOptions
+from mainstem.spark.offsets import EARLIEST, LATEST, Offsets, Partition, parse_offsets, parse_partitions
+from mainstem.spark.splits import SPLIT_BYTES
+
+_KAFKA: Final = "kafka."
+_REFUSED_READING: Final = {
+    "auto.offset.reset": "say startingOffsets instead",
+    "enable.auto.commit": "Spark keeps its own positions, in the checkpoint",
+    "key.deserializer": "keys are read as bytes; cast the column, or use valueFormat",
+    "value.deserializer": "values are read as bytes; cast the column, or use valueFormat",
+    "interceptor.classes": "there are none here",
+}
+_REFUSED_WRITING: Final = {
+    "key.serializer": "keys are bytes or strings; cast the column",
+    "value.serializer": "values are bytes or strings; cast the column",
+    "transactional.id": "the sink names its own transactions; say sinkId to name the sink",
+    "enable.idempotence": "it is always on",
+}
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|seconds?|m|minutes?|h|hours?)?")
+_UNIT_MS: Final = {"s": 1000.0, "m": 60_000.0, "h": 3_600_000.0}
+
+
+class Kind(Enum):
+    """How a bound of what is read is given."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    OFFSETS = "offsets"
+    TIMESTAMPS = "timestamps"
+    TIMESTAMP = "timestamp"
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    kind: Kind
+    offsets: Offsets = field(default_factory=dict)
+    """Offsets, or timestamps in milliseconds."""
+    timestamp_ms: int = 0
+    option: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """One of the three is given; for segment files, none of them means all."""
+
+    names: tuple[str, ...] = ()
+    pattern: str = ""
+    partitions: tuple[Partition, ...] = ()
+
+    def matches(self, topic: str, partition: int) -> bool:
+        if self.partitions:
+            return (topic, partition) in self.partitions
+        if self.pattern:
+            return re.fullmatch(self.pattern, topic) is not None
+        return not self.names or topic in self.names
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    topics: Topics
+    starting: Bound
+    ending: Bound
+    late_timestamps_start_at_latest: bool
+    fail_on_data_loss: bool
+    include_headers: bool
+    min_partitions: int | None
+    max_records_per_partition: int | None
+    max_offsets_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay_ms: float
+    fetch_retries: int
+    fetch_retry_interval_ms: int
+    poll_timeout_ms: int
+    group_id: str | None
+    value_format: str | None
+    push_filters: bool
+    split_bytes: int | None
+    path: str | None
+    kafka: ConsumerOptions
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    topic: str | None
+    exactly_once: bool
+    sink_id: str | None
+    txn_app_id: str | None
+    txn_version: int | None
+    use_timestamp_column: bool
+    kafka: ProducerOptions
+
+
+def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
+    options = {name.lower(): value for name, value in given.items()}
+    path = options.get("path")
+    topics = _topics(options, needed=path is None)
+    if streaming and path is not None:
+        raise ValueError("path: segment files are read with spark.read, not as a stream; leave path out to stream")
+    if streaming:
+        for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
+            if name.lower() in options:
+                raise ValueError(f"{name}: a stream has no end; leave it out, or read with spark.read")
+    starting = _bound(options, "starting", Kind.LATEST if streaming else Kind.EARLIEST)
+    ending = _bound(options, "ending", Kind.LATEST)
+    if not streaming:
+        _check_batch_bounds(starting, ending)
+    strategy = options.get("startingoffsetsbytimestampstrategy", "error").lower()
+    if strategy not in ("error", "latest"):
+        raise ValueError(f"startingOffsetsByTimestampStrategy: must be error or latest; it is {strategy}")
+    value_format = options.get("valueformat")
+    if value_format is not None and value_format not in ("json", "string"):
+        raise ValueError(f"valueFormat: must be json or string; it is {value_format}")
+    kafka = _kafka_options(options, _REFUSED_READING)
+    group_id = kafka.pop("group.id", None)
+    split_bytes = _integer(options, "splitBytes", at_least=1)
+    return SourceOptions(
+        topics=topics,
+        starting=starting,
+        ending=ending,
+        late_timestamps_start_at_latest=strategy == "latest",
+        fail_on_data_loss=_flag(options, "failOnDataLoss", True),
+        include_headers=_flag(options, "includeHeaders", False),
+        min_partitions=_integer(options, "minPartitions", at_least=1),
+        max_records_per_partition=_integer(options, "maxRecordsPerPartition", at_least=1),
+        max_offsets_per_trigger=_integer(options, "maxOffsetsPerTrigger", at_least=1),
+        min_offsets_per_trigger=_integer(options, "minOffsetsPerTrigger", at_least=1),
+        max_trigger_delay_ms=_duration_ms(options.get("maxtriggerdelay", "15m"), "maxTriggerDelay"),
+        fetch_retries=_integer(options, "fetchOffset.numRetries", at_least=0, default=3) or 0,
+        fetch_retry_interval_ms=_integer(options, "fetchOffset.retryIntervalMs", at_least=0, default=1000) or 0,
+        poll_timeout_ms=_integer(options, "kafkaConsumer.pollTimeoutMs", at_least=1, default=120_000) or 0,
+        group_id=group_id,
+        value_format=value_format,
+        push_filters=_flag(options, "pushFilters", False),
+        # A stream keeps the order of a partition unless it is told how to cut.
+        split_bytes=split_bytes if split_bytes is not None else None if streaming else SPLIT_BYTES,
+        path=path,
+        kafka=_consumer(kafka, needs_servers=path is None, prefix=options.get("groupidprefix")),
+    )
+
+
+def sink_options(given: Mapping[str, str]) -> SinkOptions:
+    options = {name.lower(): value for name, value in given.items()}
+    guarantee = options.get("guarantee", "exactly_once").lower()
+    if guarantee not in ("exactly_once", "at_least_once"):
+        raise ValueError(f"guarantee: must be exactly_once or at_least_once; it is {guarantee}")
+    app, version = options.get("txnappid"), _integer(options, "txnVersion", at_least=0)
+    if (app is None) != (version is None):
+        raise ValueError("txnAppId and txnVersion: give both to name a write, or neither")
+    kafka = _kafka_options(options, _REFUSED_WRITING)
+    _need_servers(kafka)
+    return SinkOptions(
+        topic=options.get("topic"),
+        exactly_once=guarantee == "exactly_once",
+        sink_id=options.get("sinkid"),
+        txn_app_id=app,
+        txn_version=version,
+        use_timestamp_column=_flag(options, "useTimestampColumn", False),
+        # Whole columns are sent: small batches would only cost.
+        kafka=ProducerOptions.from_kwargs({"client.id": "mainstem-spark", "batch.size": str(512 << 10), **kafka}),
+    )
+
+
+def _topics(options: Mapping[str, str], *, needed: bool) -> Topics:
+    given = [name for name in ("subscribe", "subscribePattern", "assign") if name.lower() in options]
+    if len(given) > 1:
+        raise ValueError(f"{given[0]} and {given[1]}: only one of subscribe, subscribePattern and assign can be given")
+    if not given:
+        if needed:
+            raise ValueError(
+                "subscribe: say which topics to read with one of subscribe (a,b), subscribePattern (a regular "
+                'expression) or assign ({"a": [0, 1]})'
+            )
+        return Topics()
+    value = options[given[0].lower()]
+    if given[0] == "assign":
+        return Topics(partitions=tuple(parse_partitions(value, "assign")))
+    if not value.strip():
+        raise ValueError(f"{given[0]}: it is empty")
+    if given[0] == "subscribe":
+        names = tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
+        if not names:
+            raise ValueError(f"subscribe: names no topic; it is {value!r}")
+        return Topics(names=names)
+    try:
+        re.compile(value.strip())
+    except re.error as error:
+        raise ValueError(f"subscribePattern: {value} is no regular expression: {error}") from error
+    return Topics(pattern=value.strip())
+
+
+def _bound(options: Mapping[str, str], which: str, default: Kind) -> Bound:
+    """The one that counts where several are given: a timestamp for all, then timestamps, then offsets, as in Spark."""
+    option = f"{which}Timestamp"
+    if option.lower() in options:
+        return Bound(Kind.TIMESTAMP, timestamp_ms=_number(options[option.lower()], option, at_least=0), option=option)
+    option = f"{which}OffsetsByTimestamp"
+    if option.lower() in options:
+        stamps = parse_offsets(options[option.lower()], option)
+        if any(stamp < 0 for stamp in stamps.values()):
+            raise ValueError(f"{option}: a timestamp is milliseconds since 1970, none of them below 0")
+        return Bound(Kind.TIMESTAMPS, stamps, option=option)
+    option = f"{which}Offsets"
+    text = options.get(option.lower())
+    if text is None:
+        return Bound(default, option=option)
+    if text.strip().lower() in ("earliest", "latest"):
+        return Bound(Kind(text.strip().lower()), option=option)
+    if not text.lstrip().startswith("{"):
+        raise ValueError(f'{option}: must be earliest, latest or JSON like {{"topicA": {{"0": 23}}}}; it is {text}')
+    offsets = parse_offsets(text, option)
+    if any(offset < EARLIEST for offset in offsets.values()):
+        raise ValueError(f"{option}: an offset is 0 or more, -1 for latest or -2 for earliest; it is {text}")
+    return Bound(Kind.OFFSETS, offsets, option=option)
+
+
+def _check_batch_bounds(starting: Bound, ending: Bound) -> None:
+    if starting.kind is Kind.LATEST or (starting.kind is Kind.OFFSETS and LATEST in starting.offsets.values()):
+        raise ValueError("startingOffsets: latest (-1) leaves nothing to read in a batch; say earliest or offsets")
+    if ending.kind is Kind.EARLIEST or (ending.kind is Kind.OFFSETS and EARLIEST in ending.offsets.values()):
+        raise ValueError("endingOffsets: earliest (-2) leaves nothing to read in a batch; say latest or offsets")
+
+
+def _kafka_options(options: Mapping[str, str], refused: Mapping[str, str]) -> dict[str, str]:
+    kafka = {name.removeprefix(_KAFKA): value for name, value in options.items() if name.startswith(_KAFKA)}
+    for name, instead in refused.items():
+        if name in kafka:
+            raise ValueError(f"kafka.{name}: cannot be given; {instead}")
+    return kafka
+
+
+def _consumer(kafka: dict[str, str], *, needs_servers: bool, prefix: str | None) -> ConsumerOptions:
+    if needs_servers:
+        _need_servers(kafka)
+    client_id = prefix or "mainstem-spark"
+    # Whole fetches become Arrow batches: large ones are what makes them cheap.
+    defaults = {"client.id": client_id, "max.partition.fetch.bytes": str(8 << 20)}
+    return ConsumerOptions.from_kwargs({**defaults, **kafka})
+
+
+def _need_servers(kafka: Mapping[str, str]) -> None:
+    if not kafka.get("bootstrap.servers"):
+        raise ValueError("kafka.bootstrap.servers: say where the brokers are, as in 127.0.0.1:9092")
+
+
+def _flag(options: Mapping[str, str], name: str, default: bool) -> bool:
+    text = options.get(name.lower())
+    if text is None:
+        return default
+    if text.lower() not in ("true", "false"):
+        raise ValueError(f"{name}: must be true or false; it is {text}")
+    return text.lower() == "true"
+
+
+def _integer(options: Mapping[str, str], name: str, *, at_least: int, default: int | None = None) -> int | None:
+    text = options.get(name.lower())
+    return default if text is None else _number(text, name, at_least=at_least)
+
+
+def _number(text: str, name: str, *, at_least: int) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = at_least - 1
+    if number < at_least:
+        raise ValueError(f"{name}: must be a whole number, at least {at_least}; it is {text}")
+    return number
+
+
+def _duration_ms(text: str, name: str) -> float:
+    """`15m`, `30 seconds`; a number alone is milliseconds."""
+    found = _DURATION.fullmatch(text.strip().lower())
+    if found is None:
+        raise ValueError(f"{name}: must be a duration like 30s or 15m; it is {text}")
+    unit = found[2] or "ms"
+    return float(found[1]) * (1.0 if unit.startswith(("ms", "milli")) else _UNIT_MS[unit[0]])
+
+
+def describe(options: SourceOptions) -> str:
+    """What is read, for a sentence."""
+    topics = options.topics
+    if topics.partitions:
+        return json.dumps(sorted(f"{topic}-{number}" for topic, number in topics.partitions))
+    return topics.pattern or ", ".join(topics.names) or "all topics"

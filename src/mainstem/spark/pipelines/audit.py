@@ -1,0 +1,283 @@
+"""`audit`: says whether a topic is complete, ordered and free of duplicates, or whether two have the same records.
+
+One topic: offsets that are missing, records that are there twice, and, where records carry a number of their own,
+numbers that are missing or out of order, within each key or within what the user names. Two topics, of one cluster or
+of two, or a topic and a lake: records that only one of them has, counted with how often each is there, so that a
+duplicate is a difference.
+
+Offsets may be missing for good reason, after compaction and where transactions ended; that is told, and is no finding.
+The report is a page that a person can open, with the figures, examples of what is wrong, and plots.
+"""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from mainstem.spark.pipelines import plots
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+EXAMPLES: Final = 5
+POINTS: Final = 60
+
+
+@dataclass(slots=True)
+class Finding:
+    """One question, and what came of it."""
+
+    question: str
+    is_good: bool
+    answer: str
+    examples: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Report:
+    title: str
+    findings: list[Finding] = field(default_factory=list)
+    figures: dict[str, Any] = field(default_factory=dict)
+    plots: list[str] = field(default_factory=list)
+
+    @property
+    def is_good(self) -> bool:
+        return all(each.is_good for each in self.findings)
+
+    def to_text(self) -> str:
+        lines = [self.title]
+        lines += [f"  {name}: {value}" for name, value in self.figures.items()]
+        for each in self.findings:
+            lines.append(f"  {'ok  ' if each.is_good else 'BAD '} {each.question} {each.answer}")
+            lines += [f"         {example}" for example in each.examples]
+        return "\n".join(lines)
+
+    def to_html(self) -> str:
+        rows = "".join(
+            f"<tr class={'good' if each.is_good else 'bad'}><td>{'✓' if each.is_good else '✗'}</td>"
+            f"<td>{html.escape(each.question)}</td><td>{html.escape(each.answer)}"
+            + "".join(f"<br><code>{html.escape(example)}</code>" for example in each.examples)
+            + "</td></tr>"
+            for each in self.findings
+        )
+        figures = "".join(
+            f"<tr><td></td><td>{html.escape(name)}</td><td>{html.escape(str(value))}</td></tr>"
+            for name, value in self.figures.items()
+        )
+        return (
+            '<!doctype html><meta charset="utf-8"><title>'
+            + html.escape(self.title)
+            + "</title><style>body{font:15px sans-serif;max-width:60em;margin:2em auto}td{padding:.3em .8em;"
+            "vertical-align:top}.good td:first-child{color:#2f855a}.bad{background:#fed7d7}</style>"
+            f"<h1>{html.escape(self.title)}</h1><p>{'All is well.' if self.is_good else 'Something is wrong.'}</p>"
+            f"<table>{rows}{figures}</table>" + "".join(self.plots)
+        )
+
+    def write(self, path: str | Path) -> None:
+        Path(path).write_text(self.to_html(), encoding="utf-8")
+
+
+def topic_frame(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
+    """What is committed in a topic now."""
+    return (
+        spark.read.format("mainstem")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", topic)
+        .option("kafka.isolation.level", "read_committed")
+        .load()
+    )
+
+
+def audit_topic(
+    spark: SparkSession,
+    bootstrap: str,
+    topic: str,
+    *,
+    identity: str | None = None,
+    sequence: str | None = None,
+    within: str | None = None,
+) -> Report:
+    """Audits one topic.
+
+    `identity`, `sequence` and `within` are SQL over the record's columns, with `value` and `key` as strings: what makes
+    a record itself (key and value where none is given), the number it carries, and within what numbers count (its key).
+    """
+    from pyspark.sql import functions as f
+
+    frame = topic_frame(spark, bootstrap, topic).selectExpr(
+        "cast(key as string) key", "cast(value as string) value", "topic", "partition", "offset", "timestamp"
+    )
+    frame = frame.persist()
+    try:
+        report = Report(f"Audit of {topic}")
+        per_partition = (
+            frame.groupBy("partition")
+            .agg(f.count("*").alias("n"), f.min("offset").alias("first"), f.max("offset").alias("last"))
+            .orderBy("partition")
+            .collect()
+        )
+        total = sum(row.n for row in per_partition)
+        gaps = sum(row["last"] - row["first"] + 1 - row.n for row in per_partition)
+        report.figures = {
+            "records": f"{total:,}",
+            "partitions with records": len(per_partition),
+            "offsets without a record": f"{gaps:,} (markers of transactions, compaction)",
+        }
+        report.findings.append(_unique_offsets(frame))
+        report.findings.append(_duplicates(frame, identity))
+        if sequence is not None:
+            report.findings += _sequences(frame, sequence, within or "key")
+        report.plots.append(
+            plots.bars(
+                "Records by partition", [str(row.partition) for row in per_partition], [r.n for r in per_partition]
+            )
+        )
+        report.plots.append(_over_time(frame))
+        return report
+    finally:
+        frame.unpersist()
+
+
+def _unique_offsets(frame: DataFrame) -> Finding:
+    twice = frame.groupBy("partition", "offset").count().where("count > 1").limit(EXAMPLES).collect()
+    return Finding(
+        "Is every offset there once?",
+        not twice,
+        "yes" if not twice else "no",
+        [f"partition {row.partition} offset {row.offset}: {row['count']} times" for row in twice],
+    )
+
+
+def _duplicates(frame: DataFrame, identity: str | None) -> Finding:
+    from pyspark.sql import functions as f
+
+    what = f.expr(identity) if identity else f.struct("key", "value")
+    counted = frame.groupBy(what.alias("identity")).agg(
+        f.count("*").alias("n"), f.collect_list(f.concat_ws("-", "partition", "offset")).alias("places")
+    )
+    twice = counted.where("n > 1")
+    count = twice.count()
+    some = twice.limit(EXAMPLES).collect() if count else []
+    return Finding(
+        "Is no record there twice?",
+        count == 0,
+        "yes" if count == 0 else f"no: {count:,} are there more than once",
+        [f"{row.identity} at {', '.join(row.places[:4])}" for row in some],
+    )
+
+
+def _sequences(frame: DataFrame, sequence: str, within: str) -> list[Finding]:
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    numbered = frame.select(
+        f.expr(within).cast("string").alias("within"),
+        f.expr(sequence).cast("bigint").alias("number"),
+        "partition",
+        "offset",
+    )
+    unnumbered = numbered.where("number is null").count()
+    numbered = numbered.where("number is not null")
+    sets = numbered.groupBy("within").agg(
+        f.countDistinct("number").alias("n"), f.min("number").alias("first"), f.max("number").alias("last")
+    )
+    missing = sets.where("n < last - first + 1")
+    lost = missing.selectExpr("coalesce(sum(last - first + 1 - n), 0) lost").collect()[0].lost
+    order = Window.partitionBy("within", "partition").orderBy("offset")
+    backwards = numbered.withColumn("before", f.lag("number").over(order)).where("number < before")
+    disordered = backwards.count()
+    return [
+        Finding(
+            "Does every record carry its number?",
+            unnumbered == 0,
+            "yes" if not unnumbered else f"{unnumbered:,} do not",
+        ),
+        Finding(
+            "Is no number missing?",
+            lost == 0,
+            "yes" if lost == 0 else f"no: {lost:,} are",
+            [
+                f"{row.within}: {row.first} to {row['last']} has {row.n} of {row['last'] - row.first + 1}"
+                for row in (missing.limit(EXAMPLES).collect() if lost else [])
+            ],
+        ),
+        Finding(
+            "Are the numbers in order?",
+            disordered == 0,
+            "yes" if disordered == 0 else f"no: {disordered:,} come after a larger one",
+            [
+                f"{row.within}: {row.number} after {row.before} at partition {row.partition} offset {row.offset}"
+                for row in (backwards.limit(EXAMPLES).collect() if disordered else [])
+            ],
+        ),
+    ]
+
+
+def _over_time(frame: DataFrame) -> str:
+    span = frame.selectExpr("unix_millis(min(timestamp)) a", "unix_millis(max(timestamp)) b").collect()[0]
+    if span.a is None:
+        return plots.lines("Records over time", [], {})
+    step = max((span.b - span.a) // POINTS + 1, 1)
+    counted = (
+        frame.selectExpr(f"(unix_millis(timestamp) - {span.a}) div {step} bucket").groupBy("bucket").count().collect()
+    )
+    values = [0.0] * ((span.b - span.a) // step + 1)
+    for row in counted:
+        values[row.bucket] = float(row["count"])
+    labels = [f"{nth * step / 1000:.0f} s" for nth in range(len(values))]
+    return plots.lines("Records over time", labels, {"records": values})
+
+
+def compare(left: DataFrame, right: DataFrame, names: tuple[str, str], columns: list[str] | None = None) -> Report:
+    """Whether two DataFrames have the same rows, each as often, in the columns that are named or that both have."""
+    from pyspark.sql import functions as f
+
+    columns = columns or [name for name in left.columns if name in right.columns]
+    if not columns:
+        raise ValueError(f"{names[0]} and {names[1]} have no column in common; name what to compare")
+    ours = left.groupBy(*columns).agg(f.count("*").alias("left_n"))
+    theirs = right.groupBy(*columns).agg(f.count("*").alias("right_n"))
+    same = [ours[name].eqNullSafe(theirs[name]) for name in columns]
+    joined = ours.join(theirs, same, "full_outer").select(
+        *[f.coalesce(ours[name], theirs[name]).alias(name) for name in columns],
+        f.coalesce("left_n", f.lit(0)).alias("left_n"),
+        f.coalesce("right_n", f.lit(0)).alias("right_n"),
+    )
+    joined = joined.persist()
+    try:
+        report = Report(f"{names[0]} beside {names[1]}")
+        totals = joined.selectExpr(
+            "coalesce(sum(left_n), 0) l",
+            "coalesce(sum(right_n), 0) r",
+            "coalesce(sum(greatest(left_n - right_n, 0)), 0) missing",
+            "coalesce(sum(greatest(right_n - left_n, 0)), 0) extra",
+        ).collect()[0]
+        report.figures = {f"records in {names[0]}": f"{totals.l:,}", f"records in {names[1]}": f"{totals.r:,}"}
+        for question, count, condition in (
+            (f"Is all of {names[0]} in {names[1]}?", totals.missing, "left_n > right_n"),
+            (f"Is all of {names[1]} in {names[0]}?", totals.extra, "right_n > left_n"),
+        ):
+            some = joined.where(condition).limit(EXAMPLES).collect() if count else []
+            report.findings.append(
+                Finding(
+                    question,
+                    count == 0,
+                    "yes" if count == 0 else f"no: {count:,} are not",
+                    [", ".join(f"{name}={row[name]}" for name in columns) for row in some],
+                )
+            )
+        report.plots.append(plots.bars("Records", list(names), [totals.l, totals.r]))
+        return report
+    finally:
+        joined.unpersist()
+
+
+def compare_topics(spark: SparkSession, left: tuple[str, str], right: tuple[str, str]) -> Report:
+    """Whether two topics, each given by its cluster and its name, have the same keys and values."""
+    frames = [
+        topic_frame(spark, *each).selectExpr("cast(key as string) key", "cast(value as string) value")
+        for each in (left, right)
+    ]
+    return compare(frames[0], frames[1], (left[1], right[1] if right[1] != left[1] else f"{right[1]} ({right[0]})"))

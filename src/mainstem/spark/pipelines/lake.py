@@ -1,0 +1,198 @@
+"""`lake`: a topic to Parquet files, in folders by the time of the event, exactly once.
+
+Each micro-batch is written to a folder of its own under `.staging`, then moved file by file to `date=…/`, under names
+that the query and the batch decide: a batch that is replayed replaces its own files and nothing else. A list of the
+batch's files, written last, is what makes it count; what a batch that died left behind is removed by the next run.
+
+With a schema, values are JSON and become columns; those that do not parse go to `bad/`, with where they came from.
+Small files of a day are merged by `compact`, which replaces them in the same way.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from mainstem.spark.pipelines.progress import Watcher
+from mainstem.spark.pipelines.starting import started
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+ROWS: Final = "rows"
+BAD: Final = "bad"
+STAGING: Final = ".staging"
+BATCHES: Final = ".batches"
+CHECKPOINT: Final = ".checkpoint"
+META: Final = "_key binary, _topic string, _partition int, _offset bigint, _timestamp timestamp, _corrupt string"
+COMPACT_BELOW_BYTES: Final = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """Where it is and what goes into it."""
+
+    bootstrap: str
+    topic: str
+    path: Path
+    schema: str | None = None
+    event_time: str | None = None
+    """The column that says when it happened; the record's own timestamp where none is named."""
+    max_offsets_per_trigger: int | None = None
+    kafka: tuple[tuple[str, str], ...] = ()
+
+
+def rows(spark: SparkSession, path: str | Path, which: str = ROWS) -> DataFrame:
+    """What is in a lake: the files of batches that count."""
+    files = [str(Path(path) / which / name) for name in listed(Path(path), which)]
+    if not files:
+        raise ValueError(f"{path}: nothing has landed here yet")
+    return spark.read.option("basePath", str(Path(path) / which)).parquet(*files)
+
+
+def listed(path: Path, which: str) -> list[str]:
+    """The files that count, by their names under `which`."""
+    found: set[str] = set()
+    gone: set[str] = set()
+    for each in sorted((path / BATCHES).glob("*.json")):
+        content = json.loads(each.read_text())
+        found.update(content["files"].get(which, ()))
+        gone.update(content.get("replaces", ()))
+    return sorted(found - gone)
+
+
+def start(spark: SparkSession, lake: Lake, *, continuous: bool) -> StreamingQuery:
+    """Starts landing."""
+    lake.path.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(lake.path)
+    reader = (
+        spark.readStream.format("mainstem")
+        .option("kafka.bootstrap.servers", lake.bootstrap)
+        .option("subscribe", lake.topic)
+        .option("startingOffsets", "earliest")
+        .option("kafka.isolation.level", "read_committed")
+        .options(**dict(lake.kafka))
+    )
+    if lake.max_offsets_per_trigger is not None:
+        reader = reader.option("maxOffsetsPerTrigger", lake.max_offsets_per_trigger)
+    if lake.schema is not None:
+        reader = reader.option("valueFormat", "json").schema(f"{lake.schema}, {META}")
+    writer = (
+        reader.load()
+        .writeStream.foreachBatch(lander(lake))
+        .option("checkpointLocation", str(lake.path / CHECKPOINT))
+        .queryName(f"lake {lake.topic}")
+    )
+    return started((writer if continuous else writer.trigger(availableNow=True)).start)
+
+
+def run(spark: SparkSession, lake: Lake, *, continuous: bool = False, watcher: Watcher | None = None) -> int:
+    """Lands what there is, or goes on until it is stopped; how many records were read."""
+    name = f"{lake.topic} to {lake.path}"
+    return (watcher or Watcher()).follow({name: start(spark, lake, continuous=continuous)})[name]
+
+
+def lander(lake: Lake) -> Callable[[DataFrame, int], None]:
+    def land(frame: DataFrame, batch: int) -> None:
+        done = lake.path / BATCHES / f"{batch:012}.json"
+        if done.exists():
+            return  # it counts already: Spark did not get to note it
+        staging = lake.path / STAGING / f"{batch}-{uuid.uuid4().hex}"
+        files: dict[str, list[str]] = {}
+        # Good and bad rows are two writes of one batch, which is to be fetched and parsed once.
+        kept = frame.persist() if lake.schema is not None else frame
+        try:
+            for which, some in split(kept, lake).items():
+                some.write.partitionBy("date").parquet(str(staging / which))
+                files[which] = _move(staging / which, lake.path / which, f"batch-{batch:012}")
+        finally:
+            kept.unpersist()
+        shutil.rmtree(staging, ignore_errors=True)
+        _write_durably(done, {"batch": batch, "files": files})
+
+    return land
+
+
+def split(frame: DataFrame, lake: Lake) -> dict[str, DataFrame]:
+    """Good rows and bad ones, each with the day it belongs to."""
+    from pyspark.sql import functions as f
+
+    if lake.schema is None:
+        when = f.col(lake.event_time) if lake.event_time else f.col("timestamp")
+        return {ROWS: frame.withColumn("date", f.to_date(when))}
+    stamp = f.col("_timestamp")
+    when = f.coalesce(f.col(lake.event_time), stamp) if lake.event_time else stamp
+    bad = frame.where("_corrupt is not null").select(
+        "_topic", "_partition", "_offset", "_timestamp", "_key", "_corrupt", f.to_date(stamp).alias("date")
+    )
+    good = frame.where("_corrupt is null").drop("_corrupt").withColumn("date", f.to_date(when))
+    return {ROWS: good, BAD: bad}
+
+
+def compact(spark: SparkSession, path: str | Path, below_bytes: int = COMPACT_BELOW_BYTES) -> int:
+    """Merges the small files of each day into one; how many there were. Not while the pipeline runs."""
+    root = Path(path)
+    merged = 0
+    for which in (ROWS, BAD):
+        by_day: dict[str, list[str]] = {}
+        for name in listed(root, which):
+            if (root / which / name).stat().st_size < below_bytes:
+                by_day.setdefault(str(Path(name).parent), []).append(name)
+        for names in by_day.values():
+            if len(names) < 2:
+                continue
+            label = uuid.uuid4().hex
+            staging = root / STAGING / label
+            paths = [str(root / which / name) for name in names]
+            some = spark.read.option("basePath", str(root / which)).parquet(*paths)
+            some.coalesce(1).write.partitionBy("date").parquet(str(staging))
+            files = _move(staging, root / which, f"merged-{label}")
+            shutil.rmtree(staging, ignore_errors=True)
+            # Readers see the merged file and not its parts from here on.
+            _write_durably(root / BATCHES / f"merged-{label}.json", {"files": {which: files}, "replaces": names})
+            merged += len(names)
+    remove_leftovers(root)
+    return merged
+
+
+def _move(staging: Path, target: Path, label: str) -> list[str]:
+    """Moves files to their place under names of the batch's; their names, relative to `target`."""
+    names = []
+    for nth, file in enumerate(sorted(staging.rglob("*.parquet"))):
+        name = Path(file.parent.relative_to(staging)) / f"{label}-{nth:04}.parquet"
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        os.replace(file, target / name)
+        names.append(str(name))
+    return names
+
+
+def _write_durably(path: Path, content: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(".tmp")
+    with open(temporary, "w", encoding="utf-8") as file:
+        json.dump(content, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+    descriptor = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove_leftovers(path: Path) -> None:
+    """What no batch that counts has named: parts of one that died, and files that were merged."""
+    shutil.rmtree(path / STAGING, ignore_errors=True)
+    for which in (ROWS, BAD):
+        kept = set(listed(path, which))
+        for file in (path / which).rglob("*.parquet"):
+            if str(file.relative_to(path / which)) not in kept:
+                file.unlink()

@@ -1,0 +1,128 @@
+"""`transform`: a topic to a topic, by a SQL statement or a Python function on DataFrames, exactly once.
+
+The input is the view `input`: the record's columns with `key` and `value` as strings, or with a schema the fields of
+the JSON value and the record's columns with an underscore in front. What comes out needs no shape of its own: a column
+`value` is written as it is, and otherwise the row becomes a JSON object. `key`, `headers`, `topic` and `partition` are
+the record's where the result has them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from mainstem.spark.pipelines.progress import Watcher
+from mainstem.spark.pipelines.starting import started
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+META: Final = "_key binary, _topic string, _partition int, _offset bigint, _timestamp timestamp"
+SINK_COLUMNS: Final = ("key", "headers", "topic", "partition", "timestamp")
+
+Function = Callable[["DataFrame"], "DataFrame"]
+
+
+@dataclass(frozen=True, slots=True)
+class Transform:
+    bootstrap: str
+    source: str
+    target: str
+    checkpoint: Path
+    schema: str | None = None
+    watermark: tuple[str, str] | None = None
+    """The column of the event's time, and how late an event may come, as in ("at", "10 minutes")."""
+    output_mode: str = "append"
+    target_bootstrap: str | None = None
+    max_offsets_per_trigger: int | None = None
+    guarantee: str = "exactly_once"
+
+
+def function_named(name: str) -> Function:
+    """`package.module:function`; ValueError where there is none."""
+    module, colon, attribute = name.partition(":")
+    if not colon:
+        raise ValueError(f"function: must be package.module:function; it is {name}")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"function: {name} cannot be had: {error}") from error
+    if not callable(found):
+        raise ValueError(f"function: {name} is nothing to call")
+    return found  # type: ignore[no-any-return]
+
+
+def source_frame(spark: SparkSession, job: Transform) -> DataFrame:
+    reader = (
+        spark.readStream.format("mainstem")
+        .option("kafka.bootstrap.servers", job.bootstrap)
+        .option("subscribe", job.source)
+        .option("startingOffsets", "earliest")
+        .option("kafka.isolation.level", "read_committed")
+    )
+    if job.max_offsets_per_trigger is not None:
+        reader = reader.option("maxOffsetsPerTrigger", job.max_offsets_per_trigger)
+    if job.schema is not None:
+        # A value that does not parse must not stop what others wait for: it is there as nulls and `_corrupt`.
+        frame = reader.option("valueFormat", "json").schema(f"{job.schema}, {META}, _corrupt string").load()
+    else:
+        frame = reader.load().selectExpr(
+            "cast(key as string) key", "cast(value as string) value", "topic", "partition", "offset", "timestamp"
+        )
+    return frame.withWatermark(*job.watermark) if job.watermark else frame
+
+
+def sink_frame(result: DataFrame) -> DataFrame:
+    """The result as the sink takes it."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import BinaryType, StringType
+
+    names = result.columns
+    if "value" in names and isinstance(result.schema["value"].dataType, BinaryType | StringType):
+        return result
+    own = [name for name in SINK_COLUMNS if name in names]
+    content = [name for name in names if name not in own]
+    if not content:
+        raise ValueError("the result has nothing to write: give it a column value, or others to make an object of")
+    value = f.to_json(f.struct(*(f.col(f"`{name}`") for name in content))).alias("value")
+    keys = [f.col(name).cast("string").alias(name) if name == "key" else f.col(name) for name in own]
+    return result.select(*keys, value)
+
+
+def start(spark: SparkSession, job: Transform, how: str | Function, *, continuous: bool) -> StreamingQuery:
+    """Starts the query; `how` is a SQL statement over `input`, or a function."""
+    given = source_frame(spark, job)
+    if callable(how):
+        result = how(given)
+    else:
+        given.createOrReplaceTempView("input")
+        result = spark.sql(how)
+    writer = (
+        sink_frame(result)
+        .writeStream.format("mainstem")
+        .option("kafka.bootstrap.servers", job.target_bootstrap or job.bootstrap)
+        .option("topic", job.target)
+        .option("guarantee", job.guarantee)
+        .option("checkpointLocation", str(job.checkpoint))
+        .outputMode(job.output_mode)
+        .queryName(f"{job.source} to {job.target}")
+    )
+    return started((writer if continuous else writer.trigger(availableNow=True)).start)
+
+
+def run(
+    spark: SparkSession,
+    job: Transform,
+    how: str | Function,
+    *,
+    continuous: bool = False,
+    watcher: Watcher | None = None,
+) -> int:
+    """Does what there is to do, or goes on until it is stopped; how many records were read."""
+    query = start(spark, job, how, continuous=continuous)
+    name = f"{job.source} to {job.target}"
+    return (watcher or Watcher()).follow({name: query})[name]

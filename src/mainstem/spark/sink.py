@@ -1,0 +1,375 @@
+"""`df.write` and `df.writeStream` with `format("mainstem")`: what tasks do with rows, and the driver with tasks.
+
+Columns are those of Spark's Kafka sink: `value`, and if there `key`, `headers`, `topic`, `partition`; `timestamp` with
+`useTimestampColumn`; others are ignored. Exactly once is by `exactly_once`; with `guarantee=at_least_once` tasks write
+straight away, by an idempotent producer, and the driver has nothing to do.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import (
+    BinaryType,
+    ByteType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from mainstem.client.cluster import Cluster
+from mainstem.spark import questions
+from mainstem.spark.decisions import DecisionLog, Written
+from mainstem.spark.exactly_once import SINK_PREFIX, Coordinator, SinkError, Staged, no_step
+from mainstem.spark.loop import runner, settle_down
+from mainstem.spark.options import SinkOptions, Topics, sink_options
+from mainstem.spark.partitioning import Partitioner
+from mainstem.spark.producing import Sender
+from mainstem.spark.schema import TYPES
+from mainstem.spark.transactions import Transactions, Triple
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+QUERY_PROPERTY: Final = "sql.streaming.queryId"
+BATCH_PROPERTY: Final = "streaming.sql.batchId"
+RUN_PROPERTY: Final = "spark.jobGroup.id"
+REMEMBERED_RUNS: Final = 16
+
+
+@dataclass(frozen=True)
+class SinkMessage(WriterCommitMessage):
+    """What a task tells the driver. `staged` is None where it wrote nothing."""
+
+    sink: str
+    run: str
+    batch: int
+    staged: Staged | None
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Which write this is: the sink, the batch of it, and the run that makes it."""
+
+    sink: str
+    batch: int
+    run: str
+    skips_older: bool = False
+    """Whether a batch before the last decided one is left out, as in a write that the user named, or is an error."""
+
+
+on_step: Callable[[str], None] = no_step
+"""Called with the name of each step that a crash could come before; for tests."""
+
+
+# What a process keeps from task to task.
+
+
+class _Kept:
+    def __init__(self, cluster: Cluster) -> None:
+        self.transactions = Transactions(cluster)
+        self.decisions = DecisionLog(cluster)
+        self.idempotent: Sender | None = None
+
+
+_kept: dict[int, _Kept] = {}
+_slots: dict[tuple[str, str], _Slots] = {}
+
+
+def _keep(cluster: Cluster) -> _Kept:
+    return _kept.setdefault(id(cluster), _Kept(cluster))
+
+
+class _Slots:
+    """The transactional ids of one run in this process. One is used again only in a later batch of the same run."""
+
+    def __init__(self) -> None:
+        self._name = uuid.uuid4().hex
+        self._batch = -1
+        self._next = 0
+
+    def take(self, sink: str, batch: int) -> str:
+        if batch != self._batch:
+            self._batch, self._next = batch, 0
+        self._next += 1
+        return f"{sink}.{self._name}.{self._next - 1}"
+
+
+def _slot(identity: Identity) -> str:
+    key = (identity.sink, identity.run)
+    if key not in _slots:
+        while len(_slots) >= REMEMBERED_RUNS:
+            del _slots[next(iter(_slots))]
+        _slots[key] = _Slots()
+    return _slots[key].take(identity.sink, identity.batch)
+
+
+# Rows
+
+
+class RowWriter:
+    """Checks the schema once, then turns Arrow batches into what is sent."""
+
+    def __init__(self, schema: StructType, options: SinkOptions) -> None:
+        names = set(schema.names)
+        if "value" not in names:
+            raise ValueError(f"the sink needs a column value; the columns are {', '.join(schema.names)}")
+        for name in ("key", "value"):
+            if name in names and not isinstance(schema[name].dataType, BinaryType | StringType):
+                raise ValueError(
+                    f"column {name} is {schema[name].dataType.simpleString()}; it must be binary or string, as in "
+                    f"CAST({name} AS STRING)"
+                )
+        if options.topic is None and "topic" not in names:
+            raise ValueError("topic: say where to write with option topic, or with a column topic")
+        if "topic" in names and not isinstance(schema["topic"].dataType, StringType):
+            raise ValueError(f"column topic is {schema['topic'].dataType.simpleString()}; it must be a string")
+        if "partition" in names and not isinstance(
+            schema["partition"].dataType, IntegerType | LongType | ShortType | ByteType
+        ):
+            raise ValueError(f"column partition is {schema['partition'].dataType.simpleString()}; it must be an int")
+        if "headers" in names and schema["headers"].dataType.simpleString() != TYPES["headers"].simpleString():
+            raise ValueError(
+                f"column headers is {schema['headers'].dataType.simpleString()}; it must be "
+                f"{TYPES['headers'].simpleString()}"
+            )
+        if options.use_timestamp_column and (
+            "timestamp" not in names or not isinstance(schema["timestamp"].dataType, TimestampType)
+        ):
+            raise ValueError("useTimestampColumn: there is no column timestamp of type timestamp")
+        self._names = names
+        self._options = options
+
+    def rows_by_topic(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+        import pyarrow.compute as pc
+
+        if self._options.topic is not None:
+            yield self._options.topic, batch
+            return
+        topics = batch.column("topic")
+        if topics.null_count:
+            raise ValueError("column topic is null in a row; give every row a topic, or say option topic")
+        distinct = pc.unique(topics).to_pylist()
+        for topic in distinct:
+            yield topic, batch if len(distinct) == 1 else batch.filter(pc.equal(topics, topic))
+
+    def column(self, batch: pa.RecordBatch, name: str) -> Any:
+        if name not in self._names or (name == "timestamp" and not self._options.use_timestamp_column):
+            return None
+        return batch.column(name)
+
+
+class TaskWrite:
+    """The rows of one task on their way."""
+
+    def __init__(self, cluster: Cluster, rows: RowWriter, sender: Sender, task: int) -> None:
+        self._cluster = cluster
+        self._rows = rows
+        self._sender = sender
+        self._partitioner = Partitioner(task)
+        self._counts: dict[str, int] = {}
+
+    async def take(self, batch: pa.RecordBatch) -> None:
+        import numpy as np
+        import pyarrow as pa
+
+        now_ms = int(time.time() * 1000)
+        for topic, some in self._rows.rows_by_topic(batch):
+            key, value = self._rows.column(some, "key"), self._rows.column(some, "value")
+            own = self._rows.column(some, "partition")
+            headers, stamps = self._rows.column(some, "headers"), self._rows.column(some, "timestamp")
+            count = await self._partitions_of(topic)
+            assigned = self._partitioner.assign(count, key, own, topic, some.num_rows)
+            for number in np.unique(assigned):
+                mine = pa.array(np.nonzero(assigned == number)[0])
+
+                def picked(column: Any, mine: Any = mine, whole: bool = len(mine) == some.num_rows) -> Any:
+                    return column if column is None or whole else column.take(mine)
+
+                self._sender.encode(
+                    (topic, int(number)), picked(key), picked(value), picked(headers), picked(stamps), now_ms
+                )
+        await self._sender.send()
+
+    async def _partitions_of(self, topic: str) -> int:
+        if topic not in self._counts:
+            there = await questions.partitions(self._cluster, Topics(names=(topic,)))
+            self._counts[topic] = len(there)
+        return self._counts[topic]
+
+
+def write_rows(
+    schema: StructType, options: SinkOptions, iterator: Iterator[pa.RecordBatch], identity: Identity
+) -> SinkMessage:
+    """What a task does."""
+    settle_down()
+    here = runner()
+    cluster = here.cluster(options.kafka)
+    rows = RowWriter(schema, options)
+    task = TaskContext.get()
+    number = task.partitionId() if task is not None else 0
+    if not options.exactly_once:
+        here.run(_write_at_least_once(cluster, rows, options, iterator, number))
+        return SinkMessage(identity.sink, identity.run, identity.batch, None)
+    return here.run(stage(cluster, rows, options, iterator, identity, number))
+
+
+async def stage(
+    cluster: Cluster,
+    rows: RowWriter,
+    options: SinkOptions,
+    iterator: Iterator[pa.RecordBatch],
+    identity: Identity,
+    number: int,
+) -> SinkMessage:
+    kept = _keep(cluster)
+    await kept.decisions.ensure()
+    last = await kept.decisions.last(identity.sink)
+    nothing = SinkMessage(identity.sink, identity.run, identity.batch, None)
+    if last is not None and identity.batch <= last.batch:
+        if identity.batch < last.batch and not identity.skips_older:
+            raise SinkError(
+                f"batch {identity.batch} of {identity.sink} comes after batch {last.batch} was written: the checkpoint "
+                "was rewound, or copied while another query went on with it. Start with a new checkpoint, or name "
+                "another sink with sinkId"
+            )
+        for _ in iterator:
+            pass
+        return nothing
+    write: TaskWrite | None = None
+    sender: Sender | None = None
+    triple = Triple("", -1, -1)
+    for batch in iterator:
+        if not batch.num_rows:
+            continue
+        if write is None or sender is None:
+            on_step("begin-transaction")
+            triple = await kept.transactions.init(_slot(identity))
+            sender = Sender(cluster, options.kafka, triple, kept.transactions)
+            await sender.begin()
+            write = TaskWrite(cluster, rows, sender, number)
+        await write.take(batch)
+    if sender is None:
+        return nothing
+    on_step("flush")
+    await sender.flush()
+    on_step("flushed")
+    written: list[Written] = [(*where, first, end) for where, (first, end) in sorted(sender.written().items())]
+    return SinkMessage(identity.sink, identity.run, identity.batch, Staged(triple, tuple(written)))
+
+
+async def _write_at_least_once(
+    cluster: Cluster, rows: RowWriter, options: SinkOptions, iterator: Iterator[pa.RecordBatch], number: int
+) -> None:
+    kept = _keep(cluster)
+    sender, kept.idempotent = kept.idempotent, None
+    if sender is None:
+        sender = Sender(cluster, options.kafka, await kept.transactions.init_idempotent(), kept.transactions)
+    write = TaskWrite(cluster, rows, sender, number)
+    for batch in iterator:
+        if batch.num_rows:
+            await write.take(batch)
+    await sender.flush()
+    # Kept only after it went well: what a failed one has sent is not known.
+    kept.idempotent = sender
+
+
+# The driver's side
+
+
+def _coordinator(options: SinkOptions, sink: str, cluster: Cluster) -> Coordinator:
+    kept = _keep(cluster)
+    return Coordinator(cluster, options.kafka, sink, kept.transactions, kept.decisions, on_step)
+
+
+def settle(options: SinkOptions, messages: Sequence[WriterCommitMessage | None], batch: int, *, commit: bool) -> None:
+    """Commits or aborts what the tasks of a batch have staged."""
+    told = [each for each in messages if isinstance(each, SinkMessage)]
+    if not options.exactly_once or not told:
+        return
+    sink, run = told[0].sink, told[0].run
+    staged = [each.staged for each in told if each.staged is not None]
+    here = runner()
+    coordinator = _coordinator(options, sink, here.cluster(options.kafka))
+    work: Callable[..., Any] = coordinator.commit if commit else coordinator.abort
+    here.run(work(batch, run, staged))
+
+
+class StreamSink(DataSourceStreamArrowWriter):
+    def __init__(self, schema: StructType, options: SinkOptions) -> None:
+        RowWriter(schema, options)
+        self._schema = schema
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return write_rows(self._schema, self._options, iterator, self._identity())
+
+    def _identity(self) -> Identity:
+        task = TaskContext.get()
+        found = [
+            None if task is None else task.getLocalProperty(name)
+            for name in (QUERY_PROPERTY, BATCH_PROPERTY, RUN_PROPERTY)
+        ]
+        query, batch, run = found
+        if query is None or batch is None or run is None:
+            if self._options.exactly_once:
+                raise SinkError(
+                    "Spark does not tell which query and batch this is, so exactly once is not possible; set option "
+                    "guarantee to at_least_once"
+                )
+            return Identity("", 0, "")
+        return Identity(SINK_PREFIX + (self._options.sink_id or query), int(batch), run)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        settle(self._options, messages, batchId, commit=True)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        settle(self._options, messages, batchId, commit=False)
+
+
+class BatchSink(DataSourceArrowWriter):
+    """One write. Without a name it is all or nothing; with one it also happens once, however often it is run."""
+
+    def __init__(self, schema: StructType, options: SinkOptions) -> None:
+        RowWriter(schema, options)
+        self._schema = schema
+        self._options = options
+        run = uuid.uuid4().hex
+        if options.txn_app_id is not None:
+            self._identity = Identity(f"{SINK_PREFIX}app.{options.txn_app_id}", options.txn_version or 0, run, True)
+        else:
+            self._identity = Identity(SINK_PREFIX + (options.sink_id or run), 0, run, True)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return write_rows(self._schema, self._options, iterator, self._identity)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        settle(self._options, messages, self._identity.batch, commit=True)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        settle(self._options, messages, self._identity.batch, commit=False)
+
+
+def batch_writer(schema: StructType, given: dict[str, str], overwrite: bool) -> DataSourceWriter:
+    if overwrite:
+        raise ValueError("mode overwrite: a topic cannot be overwritten; use mode append")
+    return BatchSink(schema, sink_options(given))
+
+
+def stream_writer(schema: StructType, given: dict[str, str]) -> DataSourceStreamWriter:
+    return StreamSink(schema, sink_options(given))

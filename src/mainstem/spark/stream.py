@@ -1,0 +1,218 @@
+"""The streaming reader: from offsets that Spark keeps in its checkpoint to the ranges of each micro-batch.
+
+Spark runs one instance of it for the life of a query, in a process of its own; only `read` runs in workers. Rules:
+
+- A start at the end of the log is pinned. Spark asks for the initial offset twice and writes neither down, so records
+  that come in between would be lost. The first micro-batch of such a query is therefore empty: its end, which Spark
+  does write down, is the start.
+- Partitions that appear later are read from their beginning.
+- `maxOffsetsPerTrigger`, `minOffsetsPerTrigger` and `maxTriggerDelay` are applied here, for Spark has no limit that
+  combines them. With `availableNow` nothing after the offsets of the moment it was prepared is read.
+- Progress told to a consumer group is for people to see. What counts is the checkpoint.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from mainstem.client.errors import KafkaError
+from mainstem.spark import bounds, questions
+from mainstem.spark.bounds import DataLossError
+from mainstem.spark.loop import runner
+from mainstem.spark.offsets import EARLIEST, LATEST, Offsets, Partition, from_json, names, to_json
+from mainstem.spark.options import Kind, SourceOptions
+from mainstem.spark.schema import Wanted
+from mainstem.spark.source import SplitPartition, read_split, record_bytes
+from mainstem.spark.splits import RecordBytes, limit, plan
+
+if TYPE_CHECKING:
+    from mainstem.client.cluster import Cluster
+
+log = logging.getLogger(__name__)
+
+OffsetJson = Mapping[str, Mapping[str, int]]
+
+PARTITIONS_AGE_S: Final = 5.0
+"""How long a list of partitions is believed: a stream asks for offsets ninety times a second."""
+
+SIZES_AGE_S: Final = 60.0
+
+
+class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, options: SourceOptions, found: Wanted) -> None:
+        self._options = options
+        self._wanted = found
+        self._initial: Offsets | None = None
+        self._is_pinned = False
+        self._target: Offsets | None = None
+        self._latest: Offsets = {}
+        self._last_trigger_s: float | None = None
+        self._partitions: list[Partition] = []
+        self._partitions_at_s = -PARTITIONS_AGE_S
+        self._sizes: RecordBytes | None = None
+        self._sizes_at_s = 0.0
+
+    # Offsets
+
+    def initialOffset(self) -> dict[str, dict[str, int]]:
+        if self._initial is None:
+            self._initial = runner().run(self._starting())
+        return to_json(self._initial)
+
+    async def _starting(self) -> Offsets:
+        return await bounds.starting_offsets(self._cluster(), self._options, await self._there())
+
+    # Spark 4.1 calls it with nothing, later ones with both.
+    def latestOffset(self, start: OffsetJson | None = None, limit: ReadLimit | None = None) -> dict[str, Any]:
+        begin = from_json(start) if start is not None else self._initial or {}
+        if self._initial is not None and begin == self._initial and self._needs_pin():
+            self._is_pinned = True
+            return to_json(begin)
+        self._latest = runner().run(self._ends(begin))
+        ends = dict(self._latest)
+        if self._target is not None:
+            # What came after is left for the next run; partitions that are new since are, too.
+            ends = {where: min(end, self._target[where]) for where, end in ends.items() if where in self._target}
+        return to_json(self._admitted(begin, ends, limit))
+
+    def _needs_pin(self) -> bool:
+        starting = self._options.starting
+        at_the_end = (
+            starting.kind is Kind.LATEST
+            or LATEST in starting.offsets.values()
+            or (starting.kind in (Kind.TIMESTAMP, Kind.TIMESTAMPS) and self._options.late_timestamps_start_at_latest)
+        )
+        return at_the_end and not self._is_pinned
+
+    def _admitted(self, begin: Offsets, ends: Offsets, given: ReadLimit | None) -> Offsets:
+        least, most = self._options.min_offsets_per_trigger, self._options.max_offsets_per_trigger
+        now = time.monotonic()
+        if isinstance(given, ReadAllAvailable) and self._target is None:
+            least = most = None
+        starts = {where: begin.get(where, ends[where]) for where in ends}
+        waiting = sum(ends[where] - starts[where] for where in ends if where in begin)
+        is_early = (
+            self._last_trigger_s is not None
+            and (now - self._last_trigger_s) * 1000 < self._options.max_trigger_delay_ms
+        )
+        if least is not None and self._target is None and waiting < least and is_early:
+            return begin
+        if most is not None:
+            ends = limit(starts, ends, most)
+        if ends != begin:
+            self._last_trigger_s = now
+        return ends
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        if self._options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(self._options.max_offsets_per_trigger)
+        if self._options.min_offsets_per_trigger is not None:
+            return ReadMinRows(self._options.min_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:
+        return to_json(self._latest) if self._latest else None
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = runner().run(self._target_ends())
+
+    async def _target_ends(self) -> Offsets:
+        return await questions.list_offsets(self._cluster(), dict.fromkeys(await self._there(), LATEST))
+
+    async def _ends(self, begin: Offsets) -> Offsets:
+        """Where each partition ends now. A partition that is gone, or shorter than what was read, is lost data."""
+        cluster = self._cluster()
+        tries = self._options.fetch_retries
+        while True:
+            there = await self._there(anew=tries < self._options.fetch_retries)
+            ends = await questions.list_offsets(cluster, dict.fromkeys(there, LATEST))
+            gone = begin.keys() - ends.keys()
+            shorter = {where for where in ends if where in begin and ends[where] < begin[where]}
+            if not gone and not shorter:
+                return ends
+            if tries <= 0:
+                break
+            tries -= 1
+            await asyncio.sleep(self._options.fetch_retry_interval_ms / 1000)
+        if self._options.fail_on_data_loss:
+            where = min(gone | shorter)
+            why = "is gone" if where in gone else f"ends at {ends[where]} now"
+            raise DataLossError(where, begin[where], ends.get(where, 0), why)
+        log.warning("records of %s are lost; failOnDataLoss says to go on with what is there", names(gone | shorter))
+        return ends
+
+    async def _there(self, *, anew: bool = False) -> list[Partition]:
+        now = time.monotonic()
+        if anew or not self._partitions or now - self._partitions_at_s >= PARTITIONS_AGE_S:
+            self._partitions = await questions.partitions(self._cluster(), self._options.topics)
+            self._partitions_at_s = now
+        return self._partitions
+
+    def _cluster(self) -> Cluster:
+        return runner().cluster(self._options.kafka)
+
+    # Micro-batches
+
+    def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
+        splits = runner().run(self._plan(from_json(start), from_json(end)))
+        return [SplitPartition(split) for split in splits]
+
+    async def _plan(self, starts: Offsets, ends: Offsets) -> list[Any]:
+        cluster = self._cluster()
+        new = [where for where in ends if where not in starts]
+        if new:
+            starts = {**starts, **await questions.list_offsets(cluster, dict.fromkeys(new, EARLIEST))}
+        known = {where: starts[where] for where in ends}
+        # Whether what is asked for is still there is found out by reading it; asking first would only cost time.
+        ranges = bounds.ranges(known, ends, {}, self._options.fail_on_data_loss)
+        if not ranges:
+            return []
+        return plan(
+            ranges,
+            await self._record_bytes(ends),
+            self._options.min_partitions,
+            self._options.max_records_per_partition,
+            self._options.split_bytes,
+        )
+
+    async def _record_bytes(self, ends: Offsets) -> RecordBytes:
+        now = time.monotonic()
+        if self._sizes is None or now - self._sizes_at_s > SIZES_AGE_S:
+            earliest = await questions.list_offsets(self._cluster(), dict.fromkeys(ends, EARLIEST))
+            self._sizes = await record_bytes(self._cluster(), earliest, ends)
+            self._sizes_at_s = now
+        return self._sizes
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return read_split(self._options, self._wanted, partition)
+
+    def commit(self, end: OffsetJson) -> None:
+        """Spark has finished the batch that ends here; it says so while it builds the next one."""
+        group = self._options.group_id
+        if group is None:
+            return
+        try:
+            runner().run(questions.commit_to_group(self._cluster(), group, from_json(end)))
+        except KafkaError as error:
+            log.warning("progress was not told to group %s, which changes nothing else: %s", group, error)
+
+    def stop(self) -> None:
+        """Spark does not call it reliably; nothing depends on it."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What goes to workers is what `read` needs."""
+        fresh = TopicStreamReader(self._options, self._wanted)
+        return dict(fresh.__dict__)

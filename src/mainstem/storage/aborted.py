@@ -1,0 +1,91 @@
+"""Which aborted transactions a reader of a slice must know of, looked up without holding up the event loop.
+
+An `AbortedJob` asks one segment, as a `ReadJob` does: `try_run` if everything it needs is in memory, `run` in a thread
+otherwise; pins are taken and given back on the loop, where `ReadableLog.finish_aborted` goes on to the next segment or
+says what was found. Markers lie in the segment of the slice or in a later one, so several segments may have to be
+asked; most have no transaction index, and are passed over.
+"""
+
+from mypy_extensions import i64
+
+from mainstem.storage.errors import StorageError, WouldBlock
+from mainstem.storage.fs import File
+from mainstem.storage.segment import Segment
+from mainstem.storage.txn_index import AbortedTransaction
+
+
+class AbortedJob:
+    """Collects what overlaps `[first_offset, upper_offset)`. `generation` is the log's.
+
+    Where `end_position` is not negative, the range ends sooner: with the first batch that the offset index of
+    `sliced` has at or after that position.
+    """
+
+    def __init__(
+        self, first_offset: i64, upper_offset: i64, sliced: Segment | None, end_position: i64, generation: i64
+    ) -> None:
+        self.first_offset: i64 = first_offset
+        self.upper_offset: i64 = upper_offset
+        self.generation: i64 = generation
+        self.segment: Segment | None = None
+        self.found: list[AbortedTransaction] = []
+        self.error: Exception | None = None
+        self.is_over = False
+        """Whether later segments have nothing more."""
+        self._sliced = sliced
+        self._end_position: i64 = end_position
+        self._index: File | None = None
+        self._transactions: File | None = None
+        self._size: i64 = 0
+
+    def pin(self, segment: Segment) -> None:
+        """On the loop: the segment to be asked next, which has a transaction index."""
+        self.segment = segment
+        self._transactions = segment.txn_index.ref.pin()
+        self._size = self._transactions.size()
+        sliced = self._sliced
+        if sliced is not None:
+            sliced.check_indexes()
+            self._index = sliced.offset_index.ref.pin()
+
+    def unpin(self) -> None:
+        segment, sliced = self.segment, self._sliced
+        if self._transactions is not None and segment is not None:
+            self._transactions = None
+            segment.txn_index.ref.unpin()
+        if self._index is not None and sliced is not None:
+            self._index = None
+            sliced.offset_index.ref.unpin()
+            self._sliced = None  # it has said what it knows
+
+    def try_run(self) -> bool:
+        """True when done; False when something would have to be read from disk."""
+        try:
+            self._run(True)
+        except WouldBlock:
+            return False
+        except (OSError, StorageError) as error:
+            self.error = error
+        return True
+
+    def run(self) -> None:
+        """May block; for a thread. A failure is kept for `ReadableLog.finish_aborted`."""
+        try:
+            self._run(False)
+        except (OSError, StorageError) as error:
+            self.error = error
+
+    def _run(self, cached: bool) -> None:
+        segment, transactions = self.segment, self._transactions
+        assert segment is not None, "pin first"
+        assert transactions is not None, "pin first"
+        if self._index is not None and self._sliced is not None and self._end_position >= 0:
+            end: i64 = self._sliced.offset_index.offset_at_or_after(self._index, self._end_position, cached)
+            if end >= 0:
+                self.upper_offset = min(self.upper_offset, end)
+            self._end_position = -1
+        found: list[AbortedTransaction] = []
+        self.is_over = segment.txn_index.collect_from(
+            transactions, self._size, self.first_offset, self.upper_offset, found, cached
+        )
+        self.found += found

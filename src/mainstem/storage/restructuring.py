@@ -1,0 +1,95 @@
+"""Which files make up a log, changed by jobs: old segments leave it, cleaned ones take the place of what they were
+made from (`swapping`).
+
+The log changes what it knows on the event loop, when it makes the job: from then on nobody looks for the segments that
+go, and readers that have their files open go on reading. The job then renames files and syncs the directory between the
+renames, in a thread, and the log takes the outcome back. A crash before the job is done leaves the segments where they
+were, which is what would be there had nobody asked. Rules:
+
+- One job of a log at a time, because jobs name files; and none is left to run beside a folder that was renamed.
+- Snapshots of producers are durable before the segments go that they could be made from again, and so are the names of
+  new segments.
+- A failure is kept, never retried, and raised when the log takes the outcome back (D5).
+"""
+
+from mypy_extensions import i64
+
+from mainstem.storage import names
+from mainstem.storage.flushing import RemovalJob, sync_if_there
+from mainstem.storage.fs import FileSystem
+from mainstem.storage.open_files import FileRef
+from mainstem.storage.segment import Segment
+
+
+class Restructuring:
+    """`removal` is the job that takes the files off the disk, some time after this one has run."""
+
+    def __init__(
+        self, fs: FileSystem, directory: str, gone: list[Segment], snapshots_gone: list[str], due_ms: i64
+    ) -> None:
+        """On the loop, while the files that go still have their names."""
+        self.error: OSError | None = None
+        self.has_run = False
+        self.unsynced: list[str] = []
+        """Snapshots to make durable first."""
+        self.has_new_names = False
+        self._fs = fs
+        self._directory = directory
+        self._gone = gone
+        self._snapshots_gone = snapshots_gone
+        """Of each segment that goes: the path of its snapshot, or "" where there is none."""
+        self._pins: list[FileRef] = []
+        paths: list[str] = []
+        for segment, snapshot in zip(gone, snapshots_gone, strict=True):
+            paths += [ref.path + names.DELETED for ref in segment.refs()]
+            if snapshot:
+                paths.append(snapshot + names.DELETED)
+        self.removal = RemovalJob(fs, paths, due_ms)
+
+    def pin(self, segment: Segment) -> None:
+        """On the loop: keeps the files of a segment open, because their names change while it is read."""
+        for ref in segment.refs():
+            ref.pin()
+            self._pins.append(ref)
+
+    def run(self) -> None:
+        """Blocks; for a thread."""
+        self.has_run = True
+        try:
+            for path in self.unsynced:
+                sync_if_there(self._fs, path)
+            if self.unsynced or self.has_new_names:
+                self._fs.sync_directory(self._directory)
+            self._rename()
+        except OSError as error:
+            self.error = error
+
+    def finish(self) -> None:
+        """On the loop: gives the pins back."""
+        for ref in self._pins:
+            ref.unpin()
+        self._pins = []
+
+    def _rename(self) -> None:
+        raise NotImplementedError
+
+    def _mark_deleted(self, segment: Segment, snapshot: str) -> None:
+        segment.add_suffix(names.DELETED)
+        if snapshot and self._fs.exists(snapshot):
+            self._fs.rename(snapshot, snapshot + names.DELETED)
+
+
+class Retirement(Restructuring):
+    """Takes the oldest segments of a log out of it."""
+
+    def __init__(
+        self, fs: FileSystem, directory: str, gone: list[Segment], snapshots_gone: list[str], due_ms: i64
+    ) -> None:
+        super().__init__(fs, directory, gone, snapshots_gone, due_ms)
+        self.count: i64 = len(gone)
+
+    def _rename(self) -> None:
+        for segment, snapshot in zip(self._gone, self._snapshots_gone, strict=True):
+            self._mark_deleted(segment, snapshot)
+            # Or the next one's renaming could survive a power cut that this one's does not: a hole.
+            self._fs.sync_directory(self._directory)

@@ -1,0 +1,3 @@
+from tests.support.targets import target
+
+__all__ = ["target"]

@@ -1,0 +1,96 @@
+"""Segment files as a source: the same rows as through a broker, from our files, Kafka's, and copies of them."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.spark.brokers import Broker
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.campaign, pytest.mark.timeout(600)]
+
+
+def files(spark: SparkSession, path: Path, **options: Any) -> DataFrame:
+    reader = spark.read.format("mainstem").option("path", str(path))
+    for name, value in options.items():
+        reader = reader.option(name.replace("__", "."), value)
+    return reader.load()
+
+
+def log_directory(broker: Broker, topic: str) -> Path:
+    """Where the broker keeps the topic: ours may have the directory of logs in its data directory."""
+    (found,) = broker.data.rglob(f"{topic}-0")
+    return found.parent
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+def test_files_have_what_the_broker_has(spark: SparkSession, broker: Broker, codec: str) -> None:
+    topic = broker.topic(2, {"segment.bytes": str(1 << 20)})
+    broker.produce(
+        topic,
+        [random.Random(nth).randbytes(400) for nth in range(8000)],
+        keys=[b"%d" % nth for nth in range(8000)],
+        compression_type=codec,
+    )
+    found = files(spark, log_directory(broker, topic), subscribe=topic, splitBytes=500_000)
+    rows = found.select("partition", "offset", "key", "value").orderBy("partition", "offset").collect()
+    assert [(r.partition, r.offset, bytes(r.key), bytes(r.value)) for r in rows] == [
+        (each.partition, each.offset, each.key, each.value) for each in broker.read(topic)
+    ]
+    assert len(list((log_directory(broker, topic) / f"{topic}-0").glob("*.log"))) > 1
+
+
+def test_one_folder_is_enough_and_a_torn_end_is_left_out(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    topic = broker.topic(1)
+    broker.produce(topic, [b"%d" % nth for nth in range(500)], batch_size=2000)
+    folder = tmp_path / f"{topic}-0"
+    shutil.copytree(log_directory(broker, topic) / f"{topic}-0", folder)
+    (log,) = folder.glob("*.log")
+    size = len(log.read_bytes().rstrip(b"\0"))
+    with open(log, "r+b") as file:
+        file.truncate(size - 5)
+    for index in folder.glob("*.index"):
+        index.unlink()
+    whole = files(spark, folder).count()
+    assert 0 < whole < 500
+    assert files(spark, folder, startingOffsets=f'{{"{topic}": {{"0": 10}}}}').count() == whole - 10
+
+
+def test_what_was_aborted_or_is_open_is_left_out_of_files(spark: SparkSession, transactional_broker: Broker) -> None:
+    from confluent_kafka import Producer
+
+    broker = transactional_broker
+    topic = broker.topic(1)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
+    producer.init_transactions(30)
+    for nth, commit in enumerate([True, False, True, False, True]):
+        producer.begin_transaction()
+        producer.produce(topic, b"%d" % nth, partition=0)
+        producer.flush(30)
+        if commit:
+            producer.commit_transaction(30)
+        else:
+            producer.abort_transaction(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"open", partition=0)
+    producer.flush(30)
+    broker.produce(topic, [b"after"], partition=0)
+    path = log_directory(broker, topic)
+    committed = files(spark, path, subscribe=topic, kafka__isolation__level="read_committed")
+    assert [bytes(row.value) for row in committed.orderBy("offset").collect()] == [b"0", b"2", b"4"]
+    assert files(spark, path, subscribe=topic).count() == 7
+    producer.abort_transaction(30)
+
+
+def test_a_directory_without_partitions_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(Exception, match=r"has no partition of all topics; it is to be a log directory"):
+        files(spark, tmp_path).count()
+    with pytest.raises(Exception, match="is no directory"):
+        files(spark, tmp_path / "none").count()
