@@ -9,7 +9,7 @@ INTERPRETED := MAINSTEM_EXPECT=interpreted PYTHONPATH=src $(BIN)/python
 COMPILED := MAINSTEM_EXPECT=compiled PYTHONPATH=build/compiled $(BIN)/python
 
 .PHONY: help run test lint types test-interpreted test-compiled test-crash test-protocol test-compat test-client \
-	test-kgo test-differential test-sim test-mutations test-spark compiled bench clean
+	test-kgo test-differential test-sim test-mutations test-spark compiled bench demo clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -113,6 +113,10 @@ build/spark-%/.ready: pyproject.toml
 	@$(PYTHON) -m venv build/spark-$*
 	@MAINSTEM_COMPILE=0 build/spark-$*/bin/pip install -q -e '.[dev]' 'pyspark==$*'
 	@touch $@
+
+## make demo              a broker, a shop's orders, pipelines on Spark, a plot and an audit, in two minutes
+demo: build/compiled/.ready
+	@PYTHONPATH=build/compiled $(BIN)/python -m mainstem.spark.demo
 
 ## make clean             remove what was built
 clean:

@@ -71,6 +71,8 @@ class Row:
     title: str
     metrics: tuple[Metric, ...]
     run: Callable[["Setting"], Result]
+    against: str = "Kafka"
+    """What the first column is."""
 
 
 @dataclass(slots=True)

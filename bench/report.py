@@ -36,8 +36,9 @@ def table(row: Row, result: Result, pairs: int) -> str:
     against = any(result.rounds[KAFKA])
     lines = [f"Measured {when()}; {machine()}."]
     if against:
-        lines[0] += f" Apache Kafka {VERSION}, median of {pairs} alternating pairs."
-    lines += ["", "| | Kafka | Mainstem | ratio | to reach | |" if against else "| | Mainstem | to reach | |"]
+        rival = f"Apache Kafka {VERSION}, median" if row.against == "Kafka" else "Median"
+        lines[0] += f" {rival} of {pairs} alternating pairs."
+    lines += ["", f"| | {row.against} | Mainstem | ratio | to reach | |" if against else "| | Mainstem | to reach | |"]
     lines.append("|---|---:|---:|---:|---|---|" if against else "|---|---:|---|---|")
     for metric in row.metrics:
         ours, kafka = result.median(MAINSTEM, metric.key), result.median(KAFKA, metric.key)
@@ -46,7 +47,8 @@ def table(row: Row, result: Result, pairs: int) -> str:
         mark = "" if not metric.goal else "reached" if metric.is_reached(ours, kafka) else "**missed**"
         cells = [f"{metric.label} ({metric.unit})" if metric.unit else metric.label]
         if against:
-            cells += [_number(kafka), _number(ours), _number(ours / kafka) if kafka else "", metric.goal, mark]
+            goal = metric.goal.replace("Kafka", row.against)
+            cells += [_number(kafka), _number(ours), _number(ours / kafka) if kafka else "", goal, mark]
         else:
             cells += [_number(ours), metric.goal, mark]
         lines.append("| " + " | ".join(cells) + " |")

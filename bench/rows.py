@@ -4,6 +4,7 @@ import time
 
 from bench import consuming, load, producing, protocol, records
 from bench.frame import Figures, Metric, Row, one_by_one, ours_alone, side_by_side
+from bench.spark import SPARK_ROWS
 from bench.systems import System
 
 KB_RECORDS = 300_000
@@ -246,4 +247,5 @@ ROWS: tuple[Row, ...] = (
         ),
         consuming.measure,
     ),
+    *SPARK_ROWS,
 )

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from mainstem.broker.drivers import compaction
-from mainstem.broker.drivers.verification import Verification
 from mainstem.broker.partition import Partition
-from mainstem.core.group import machine
-from mainstem.core.group.classic import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE
+from mainstem.core.group import machine, records
+from mainstem.core.group.classic import COMPLETING_REBALANCE, PREPARING_REBALANCE
 from mainstem.core.group.machine import GroupMachine
 from mainstem.core.group.offsets import Offsets
 from mainstem.core.group.rebalance import Rebalancing
@@ -316,15 +315,22 @@ def _gap_at_the_end(patch: pytest.MonkeyPatch, reached: Reached) -> None:
 
 
 def _offsets_expire_in_a_rebalance(patch: pytest.MonkeyPatch, reached: Reached) -> None:
-    """KAFKA-13636: a group in the middle of a rebalance loses its offsets as if nobody were there."""
+    """KAFKA-13636: a group in the middle of a rebalance counts as subscribed to nothing, and loses its offsets."""
+    original = Offsets.expire
 
-    def may_expire(self: Offsets, group: Any) -> bool:
-        if group.state in (PREPARING_REBALANCE, COMPLETING_REBALANCE):
+    def expire(self: Offsets, group: Any, now_ms: int) -> Any:
+        if group.state not in (PREPARING_REBALANCE, COMPLETING_REBALANCE):
+            return original(self, group, now_ms)
+        expired = [
+            records.offset_tombstone(group.group_id, topic, partition)
+            for (topic, partition), committed in self.store.offsets_of(group.group_id).items()
+            if self._has_expired(group, committed, now_ms)
+        ]
+        if expired:
             reached()
-            return True
-        return group.protocol_type is None or group.state is EMPTY
+        return expired, False
 
-    patch.setattr(Offsets, "_may_expire", may_expire)
+    patch.setattr(Offsets, "expire", expire)
 
 
 def _late_batch_begins_a_transaction(patch: pytest.MonkeyPatch, reached: Reached) -> None:
@@ -334,19 +340,6 @@ def _late_batch_begins_a_transaction(patch: pytest.MonkeyPatch, reached: Reached
         reached()
 
     patch.setattr(Verifications, "check", check)
-
-
-def _nobody_is_asked(patch: pytest.MonkeyPatch, reached: Reached) -> None:
-    """KIP-890, part 1: a leader takes the first batch of a transaction without asking its coordinator."""
-    _late_batch_begins_a_transaction(patch, reached)
-
-    async def ask(self: Verification, transactional_id: str, batch: Any, places: Any, raises_epoch: bool) -> Any:
-        if raises_epoch:
-            return await original(self, transactional_id, batch, places, raises_epoch)
-        return dict.fromkeys(places, ErrorCode.NONE)
-
-    original = Verification._ask
-    patch.setattr(Verification, "_ask", ask)
 
 
 def _late_end_is_taken(patch: pytest.MonkeyPatch, reached: Reached) -> None:
@@ -442,7 +435,22 @@ def _of_transactions(bug: str, what: str, patch: Patch, invariants: tuple[str, .
     return Mutation(bug, what, patch, invariants, seeds_max, TRANSACTIONAL_EVERY - 1, TRANSACTIONAL_EVERY)
 
 
-TRANSACTIONS = ("T4", "T5", "T7", "T9", "T12", "G1a", "T1", "D6", "D2", "duplicate", "lost", "P12", "nonmonotonic")
+TRANSACTIONS = (
+    "C4",
+    "T4",
+    "T5",
+    "T7",
+    "T9",
+    "T12",
+    "G1a",
+    "T1",
+    "D6",
+    "D2",
+    "duplicate",
+    "lost",
+    "P12",
+    "nonmonotonic",
+)
 
 MUTATIONS = (
     Mutation("KAFKA-6683", "producer state changes before the write", _state_before_write, ("D6", "T1", "lost"), 30),
@@ -483,7 +491,6 @@ MUTATIONS = (
     _of_transactions(
         "KAFKA-14884", "nobody looks again at the append", _late_batch_begins_a_transaction, TRANSACTIONS, 300
     ),
-    _of_transactions("KIP-890 part 1", "leaders ask nobody", _nobody_is_asked, TRANSACTIONS, 300),
     _of_transactions("KIP-890 part 2", "a late end ends the next", _late_end_is_taken, TRANSACTIONS, 100),
     _of_transactions("KAFKA-6119", "a time-out keeps the epoch", _time_out_keeps_the_epoch, TRANSACTIONS, 100),
     _of_transactions("KAFKA-9600", "a client chooses its epoch", _client_chooses_epoch, ("T4", "T5"), 20),

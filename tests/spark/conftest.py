@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import mainstem
-from mainstem.spark.session import missing
+from mainstem.spark.spark_session import missing
 from tests.spark.brokers import Broker
 from tests.support.kafka import Kafka, KafkaNode
 from tests.support.kafka import missing as kafka_missing
@@ -39,7 +39,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     reason = missing()
     if reason is not None:
         pytest.skip(reason)
-    from mainstem.spark.session import session
+    from mainstem.spark.spark_session import session
 
     # Workers import what this process imports: the build under test, and the tests' own data source.
     paths = [str(Path(mainstem.__file__).parents[1]), str(ROOT)]

@@ -75,7 +75,7 @@ def _add_spark(parser: argparse.ArgumentParser) -> None:
 
 
 def _session(given: argparse.Namespace) -> SparkSession:
-    from mainstem.spark.session import NoSparkError, session
+    from mainstem.spark.spark_session import NoSparkError, session
 
     settings = {"spark.log.level": "ERROR"}
     for each in given.conf:

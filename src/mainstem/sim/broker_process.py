@@ -16,6 +16,7 @@ from mainstem.broker.drivers.controller import Deliver
 from mainstem.broker.format import format_directories
 from mainstem.core.txn.states import TV2
 from mainstem.protocol.errors import ErrorCode, RemoteError
+from mainstem.protocol.messages.k24_add_partitions_to_txn import AddPartitionsToTxnRequest
 from mainstem.protocol.messages.k27_write_txn_markers import WriteTxnMarkersRequest
 from mainstem.protocol.schema import Message
 from mainstem.sim.changes import describe_loss, random_survivors
@@ -73,6 +74,8 @@ class BrokerProcess:
         self.start_error: BaseException | None = None
         self.controller_faults = ControllerFaults()
         self.peer_faults = ControllerFaults()
+        self.late_word_share = 0.0
+        """Of a coordinator's words that a batch may be taken, how many come when much may have happened since."""
         self.died_of: str = ""
         self.on_served: Callable[[Broker], None] = lambda broker: None
         """Called when a start is through, before any client is answered by it."""
@@ -224,11 +227,20 @@ class BrokerProcess:
 
     def _carry_to_peer(self, message: Message, version: int, deliver: Deliver) -> Awaitable[Message]:
         faults = self.peer_faults
+        if self.late_word_share and isinstance(message, AddPartitionsToTxnRequest):
+            return self._answer_late(message, version, deliver)
         if not (faults.delay_share or faults.drop_share or faults.lose_answer_share or faults.late_share):
             return deliver(message, version)
         if self._may_come_late(message) and self._carry_rng.random() < faults.late_share:
             return self._carry_late(message, version, deliver)
         return self._carry_badly(message, version, deliver, faults, "peer")
+
+    async def _answer_late(self, message: Message, version: int, deliver: Deliver) -> Message:
+        answer = await deliver(message, version)
+        if self._carry_rng.random() < self.late_word_share:
+            self._count("peer answer delayed")
+            await asyncio.sleep(self._carry_rng.random() * 0.5)
+        return answer
 
     @staticmethod
     def _may_come_late(message: Message) -> bool:

@@ -29,7 +29,7 @@ class TxnLedger:
         self.read: dict[bytes, None] = {}
         """Everything that a reader of committed records has seen."""
         self.is_sure = True
-        """Whether nothing can have been lost with the power."""
+        """Whether nothing can have been lost, with the power or with the disk."""
         self._given: dict[tuple[int, int], str] = {}
 
     def begin(self, producer: str, group: str) -> Txn:
@@ -62,4 +62,8 @@ class TxnLedger:
             )
 
     def lost_power(self) -> None:
+        self.is_sure = False
+
+    def forget(self) -> None:
+        """The broker has another disk: what was acknowledged may be gone, and epochs are given once more."""
         self.is_sure = False

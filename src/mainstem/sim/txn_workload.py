@@ -56,6 +56,8 @@ ATTEMPTS_MAX: Final = 25
 MARKER_KEY: Final = b"\x00\x00\x00\x01"
 """What the key of a commit marker is; users may use it too (KAFKA-14055)."""
 FAR_AHEAD: Final = 1000
+PLACES: Final = (("txn", 0), ("txn", 1), ("txnkeyed", 0))
+"""Where transactional clients write."""
 
 
 class _GaveUpError(Exception):
@@ -76,6 +78,8 @@ class TxnProducer:
         self._sequences: dict[Place, int] = {}
         self._added: dict[Place, None] = {}
         self._missed_answer = False
+        self._old_end: EndTxnRequest | None = None
+        """How the last transaction was ended: under version 2 this may come again at any time."""
 
     async def run(self) -> None:
         while not self.world.is_stopping:
@@ -130,23 +134,70 @@ class TxnProducer:
         rng = self.rng
         txn = self.world.txns.begin(self.client.name, self.group)
         self._added.clear()
-        for _ in range(rng.choice((1, 1, 2, 3))):
-            await self._write(txn, rng.choice((("txn", 0), ("txn", 1), ("txnkeyed", 0))))
+        for number in range(rng.choice((1, 1, 2, 3))):
+            if number:
+                await asyncio.sleep(rng.random() ** 2 * self.world.pace_s / 2)
+            await self._write(txn, rng.choice(PLACES))
         if rng.random() < 0.4:
             await self._commit_offset(txn)
+        if self.tv2 and self._old_end is not None and rng.random() < 0.15:
+            await self._ask(self._old_end, 5, EndTxnResponse)
+            self.world.count("N10 end of the transaction before")
+            await self._write(txn, rng.choice(PLACES))
         fate = rng.random()
         if fate < 0.05:
             self.world.count("transaction left open")
             raise _GaveUpError
         if fate < 0.1:
             await self._claim_higher_epoch()
-        await self._end(txn, commit=fate < 0.75)
+        if fate > (0.9 if self.tv2 else 0.75):
+            await self._abort_in_flight(txn)
+        else:
+            await self._end(txn, commit=fate < 0.75)
         if self._missed_answer and not self.tv2:
             self.producer_id = -1
+
+    async def _abort_in_flight(self, txn: Txn) -> None:
+        """Aborts while a batch is on its way: whenever that arrives, it is part of this transaction or refused."""
+        place = self.rng.choice(PLACES)
+        if not self.tv2:
+            await self._add(place)
+        request, _ = self._batch(txn, place)
+        try:
+            sent = await self.client.send(request, 12 if self.tv2 else 11)
+        except NoAnswer:
+            self._missed_answer = True
+            sent = None
+        try:
+            await self._end(txn, commit=False)
+        finally:
+            if sent is not None:
+                try:
+                    await self.client.answer(sent, ProduceResponse)
+                except NoAnswer:
+                    self._missed_answer = True
+        self.world.count("aborted with a batch on its way")
+        self.producer_id = -1  # whether its sequence was used is not known
 
     async def _write(self, txn: Txn, place: Place) -> None:
         if not self.tv2:
             await self._add(place)
+        request, sends = self._batch(txn, place)
+        for _ in range(ATTEMPTS_MAX):
+            answer = await self._ask(request, 12 if self.tv2 else 11, ProduceResponse)
+            if answer is not None:
+                found = answer.responses[0].partition_responses[0]
+                if found.error_code == ErrorCode.NONE:
+                    if place[0] == "txn":
+                        life = self.client.life
+                        for index, send in enumerate(sends):
+                            self.world.ledger.acked(send.value, found.base_offset + index, life)
+                    return
+                self._go_on_after(ErrorCode(found.error_code))
+            await self._pause()
+        raise _GaveUpError
+
+    def _batch(self, txn: Txn, place: Place) -> tuple[ProduceRequest, list[Send]]:
         count = self.rng.choice((1, 2, 3))
         sequence = self._sequences.get(place, 0)
         builder = BatchBuilder(
@@ -165,7 +216,7 @@ class TxnProducer:
             builder.append(client_ms(self.world), key, value)
             sends.append(send)
         self._sequences[place] = sequence + count
-        request = ProduceRequest(
+        return ProduceRequest(
             transactional_id=self.transactional_id,
             acks=-1,
             timeout_ms=1500,
@@ -175,20 +226,7 @@ class TxnProducer:
                     partition_data=[PartitionProduceData(index=place[1], records=builder.build())],
                 )
             ],
-        )
-        for _ in range(ATTEMPTS_MAX):
-            answer = await self._ask(request, 12 if self.tv2 else 11, ProduceResponse)
-            if answer is not None:
-                found = answer.responses[0].partition_responses[0]
-                if found.error_code == ErrorCode.NONE:
-                    if place[0] == "txn":
-                        life = self.client.life
-                        for index, send in enumerate(sends):
-                            self.world.ledger.acked(send.value, found.base_offset + index, life)
-                    return
-                self._go_on_after(ErrorCode(found.error_code))
-            await self._pause()
-        raise _GaveUpError
+        ), sends
 
     def _go_on_after(self, code: ErrorCode) -> None:
         if code not in TRY_AGAIN:
@@ -282,7 +320,7 @@ class TxnProducer:
 
     async def _end(self, txn: Txn, commit: bool) -> None:
         txn.commit_sent = commit
-        request = self._end_request(commit)
+        request = self._old_end = self._end_request(commit)
         for _ in range(400):
             answer = await self._ask(request, 5 if self.tv2 else 3, EndTxnResponse)
             if answer is not None:

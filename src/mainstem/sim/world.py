@@ -52,7 +52,7 @@ from mainstem.sim.network import Network
 from mainstem.sim.own_client import OwnConsumer, OwnProducer
 from mainstem.sim.trace import Trace
 from mainstem.sim.txn_ledger import TxnLedger
-from mainstem.sim.txn_workload import CommittedReader, TxnProducer, fetch_committed_records
+from mainstem.sim.txn_workload import PLACES, CommittedReader, TxnProducer, fetch_committed_records
 from mainstem.sim.workloads import Producer, Reader, Records, read_all
 
 ADDRESS: Final = ("broker", 9092)
@@ -80,6 +80,8 @@ class World:
         self.is_transactional = seed % TRANSACTIONAL_EVERY == TRANSACTIONAL_EVERY - 1
         self.counts: Counter[str] = Counter()
         rng = Random(f"{seed}:shape")
+        self.theme = rng.choice(("", "", "", "groups", "compaction"))
+        """What the run is about, if about anything: rare things have to meet, and chance alone takes too long."""
         self.scheduler = Scheduler(Random(f"{seed}:sched"))
         self._trace = Trace(lambda: self.scheduler.now, trace_file)
         self.trace: Callable[..., None] = self._trace.event
@@ -166,7 +168,7 @@ class World:
             "replica.high.watermark.checkpoint.interval.ms": "600",
             "log.cleaner.backoff.ms": rng.choice(("400", "50")),
             "log.cleaner.dedupe.buffer.size": rng.choice(("1024", "134217728")),
-            "offsets.retention.minutes": rng.choice(("1", "10080")),
+            "offsets.retention.minutes": "1" if self.theme == "groups" else rng.choice(("1", "10080")),
             "offsets.retention.check.interval.ms": "150",
             "log.segment.delete.delay.ms": rng.choice(("0", "1000")),
             "metadata.log.max.record.bytes.between.snapshots": rng.choice(("800", "20971520")),
@@ -176,6 +178,8 @@ class World:
             settings["log.flush.interval.messages"] = "1"
         if self.is_transactional:
             settings |= {
+                # The clock is put forward at the end, and offsets must not expire by that.
+                "offsets.retention.minutes": "10080",
                 "transaction.state.log.replication.factor": "1",
                 "transaction.state.log.min.isr": "1",
                 "transaction.state.log.num.partitions": "2",
@@ -194,9 +198,9 @@ class World:
         short = {"retention.bytes": rng.choice(("1500", "6000")), "retention.ms": rng.choice(("2000", "60000"))}
         keyed = {
             "cleanup.policy": "compact",
-            "min.cleanable.dirty.ratio": rng.choice(("0.01", "0.5")),
+            "min.cleanable.dirty.ratio": "0.01" if self.theme == "compaction" else rng.choice(("0.01", "0.5")),
             "delete.retention.ms": rng.choice(("0", "500", "2000")),
-            "min.compaction.lag.ms": rng.choice(("0", "0", "1500")),
+            "min.compaction.lag.ms": "1000" if self.theme == "compaction" else rng.choice(("0", "0", "1500")),
             "max.compaction.lag.ms": rng.choice(("1500", "9223372036854775807")),
         }
         topics = {
@@ -295,6 +299,7 @@ class World:
         self.needs_reboot = False
         self.ledger.forget()
         self.groups.forget()
+        self.txns.forget()
         for checker in self.checkers:
             checker.forget()
         for name in list(self.clients):
@@ -404,10 +409,11 @@ class World:
 
     def _add_transactional_clients(self) -> None:
         rng = Random(f"{self.seed}:transactional")
+        self.process.late_word_share = rng.choice((0.0, 0.0, 0.4))
         for index in range(rng.randint(2, 4)):
             tv2 = rng.random() < 0.65
             self._add_txn_producer(f"txn{'b' if tv2 else 'a'}{index}", tv2=tv2)
-        for place in (("txn", 0), ("txn", 1), ("txnkeyed", 0)):
+        for place in PLACES:
             self._add_committed_reader(f"committed-{place[0]}-{place[1]}", place)
 
     def _add_txn_producer(self, name: str, *, tv2: bool) -> None:
@@ -431,11 +437,12 @@ class World:
         if rng.random() < 0.6:
             self._add_producer("plain", "log", 2, idempotent=False)
         self._add_producer("shorter", "short", 1, idempotent=rng.random() < 0.7)
-        self._add_producer("keyed", "keyed", 1, idempotent=True)
+        for index in range(3 if self.theme == "compaction" else 1):
+            self._add_producer(f"keyed{index}", "keyed", 1, idempotent=True)
         for place in (("log", 0), ("short", 0)):
             self._add_reader(f"reader-{place[0]}", place)
-        if rng.random() < 0.6:
-            for index in range(rng.randint(1, 3)):
+        if self.theme == "groups" or rng.random() < 0.5:
+            for index in range(rng.randint(2 if self.theme == "groups" else 1, 3)):
                 self._add_member(f"member{index}", static=rng.random() < 0.3)
         if rng.random() < 0.25:
             self.add_client("own-producer", lambda client, rng: OwnProducer(self, client, rng, "log", 2).run())
@@ -562,6 +569,7 @@ class World:
         faults = process.controller_faults
         faults.delay_share = faults.drop_share = faults.repeat_share = faults.lose_answer_share = 0.0
         process.peer_faults = ControllerFaults()
+        process.late_word_share = 0.0
         if process.loop is not None and process.loop.is_paused:
             process.loop.resume()
         if process.is_up and (self.needs_reboot or self.had_disk_error):
@@ -605,7 +613,7 @@ class World:
             await self._read_committed(client)
 
     async def _read_committed(self, client: SimClient) -> None:
-        for place in (("txn", 0), ("txn", 1), ("txnkeyed", 0)):
+        for place in PLACES:
             values: list[bytes] = []
             offset = 0
             end = self.finals[place][1]

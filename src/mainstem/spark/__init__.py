@@ -6,9 +6,13 @@ Spark finds the source by the package `pyspark_mainstem`; nothing has to be regi
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-_HOMES: Final = {"session": "session", "MainstemSource": "source"}
+if TYPE_CHECKING:
+    from mainstem.spark.source import MainstemSource
+    from mainstem.spark.spark_session import session
+
+_HOMES: Final = {"session": "spark_session", "MainstemSource": "source"}
 
 __all__ = ["MainstemSource", "session"]
 

@@ -134,6 +134,7 @@ class _World(World):
         async def start(client: SimClient, rng: Random) -> None:
             try:
                 await process(Simulation(self, name, rng))
+                self.count("own processes ended")
             except Violation:
                 raise
             except Exception as error:

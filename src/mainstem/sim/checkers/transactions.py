@@ -3,12 +3,19 @@
 At the end, by what a reader of committed records can see: what was acknowledged as committed is there, each value once;
 what nobody asked to commit is not; of the rest all or nothing. A group's position is that of the last transaction that
 is there. What a reader saw before is there still. No partition has an open transaction that nobody would end.
+
+C4, in the files themselves: after every batch of a transaction comes a marker of its producer, of the right kind.
 """
 
 from mainstem.broker.app import Broker
+from mainstem.protocol.batch import iterate_batches
+from mainstem.protocol.control import parse_end_marker
+from mainstem.protocol.records import iterate_records
 from mainstem.sim.checkers import Checker
-from mainstem.sim.ledger import Violation
+from mainstem.sim.ledger import Place, Violation
 from mainstem.sim.txn_ledger import Txn
+from mainstem.sim.txn_workload import PLACES
+from mainstem.storage.checkpoint import read_file
 
 
 class TransactionsHold(Checker):
@@ -31,6 +38,36 @@ class TransactionsHold(Checker):
             if value not in seen and not world.is_keyed(world.txns.by_value[value].values[value][0]):
                 raise Violation("T5 what was read is there", f"{value!r} was read as committed and is not there")
         self._check_offsets(last_offsets)
+        for place in PLACES:
+            self._check_markers(broker, place)
+
+    def _check_markers(self, broker: Broker, place: Place) -> None:
+        """A marker outlives the data of its transaction: whoever reads the log from its start must find it."""
+        log = broker.partitions.find(*place).log
+        disk = self.world.disk
+        waiting: dict[int, list[bytes]] = {}
+        for name in sorted(one for one in disk.list_directory(log.directory) if one.endswith(".log")):
+            data = read_file(disk, f"{log.directory}/{name}")
+            for batch in iterate_batches(data, 0, len(data)):
+                if batch.is_control and batch.record_count:
+                    marker = parse_end_marker(batch)
+                    values = waiting.pop(batch.producer_id, [])
+                    if marker is not None and marker.commit:
+                        self._check_committed(place, values)
+                elif batch.is_transactional and not batch.is_control:
+                    values = [record.value for record in iterate_records(batch) if record.value is not None]
+                    if values:
+                        waiting.setdefault(batch.producer_id, []).extend(values)
+        if waiting:
+            raise Violation("C4 a marker outlives its data", f"{place}: no marker ends {next(iter(waiting.values()))}")
+
+    def _check_committed(self, place: Place, values: list[bytes]) -> None:
+        for value in values:
+            txn = self.world.txns.by_value[value]
+            if not txn.commit_sent:
+                raise Violation(
+                    "C4 a marker outlives its data", f"{place}: a commit follows {value!r}, which nobody asked for"
+                )
 
     def _is_there(self, txn: Txn, seen: dict[bytes, int]) -> bool:
         """Compaction may have taken records of compacted topics: only those of others tell."""

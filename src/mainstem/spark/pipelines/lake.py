@@ -20,9 +20,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mainstem.spark.pipelines.progress import Watcher
+from mainstem.spark.pipelines.starting import started
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 ROWS: Final = "rows"
 BAD: Final = "bad"
@@ -66,10 +68,10 @@ def listed(path: Path, which: str) -> list[str]:
     return sorted(found - gone)
 
 
-def run(spark: SparkSession, lake: Lake, *, continuous: bool = False, watcher: Watcher | None = None) -> int:
-    """Lands what there is, or goes on until it is stopped; how many records were read."""
+def start(spark: SparkSession, lake: Lake, *, continuous: bool) -> StreamingQuery:
+    """Starts landing."""
     lake.path.mkdir(parents=True, exist_ok=True)
-    _remove_leftovers(lake.path)
+    remove_leftovers(lake.path)
     reader = (
         spark.readStream.format("mainstem")
         .option("kafka.bootstrap.servers", lake.bootstrap)
@@ -88,8 +90,13 @@ def run(spark: SparkSession, lake: Lake, *, continuous: bool = False, watcher: W
         .option("checkpointLocation", str(lake.path / CHECKPOINT))
         .queryName(f"lake {lake.topic}")
     )
-    query = (writer if continuous else writer.trigger(availableNow=True)).start()
-    return (watcher or Watcher()).follow({f"{lake.topic} to {lake.path}": query})[f"{lake.topic} to {lake.path}"]
+    return started((writer if continuous else writer.trigger(availableNow=True)).start)
+
+
+def run(spark: SparkSession, lake: Lake, *, continuous: bool = False, watcher: Watcher | None = None) -> int:
+    """Lands what there is, or goes on until it is stopped; how many records were read."""
+    name = f"{lake.topic} to {lake.path}"
+    return (watcher or Watcher()).follow({name: start(spark, lake, continuous=continuous)})[name]
 
 
 def lander(lake: Lake) -> Callable[[DataFrame, int], None]:
@@ -151,7 +158,7 @@ def compact(spark: SparkSession, path: str | Path, below_bytes: int = COMPACT_BE
             # Readers see the merged file and not its parts from here on.
             _write_durably(root / BATCHES / f"merged-{label}.json", {"files": {which: files}, "replaces": names})
             merged += len(names)
-    _remove_leftovers(root)
+    remove_leftovers(root)
     return merged
 
 
@@ -181,7 +188,7 @@ def _write_durably(path: Path, content: dict[str, Any]) -> None:
         os.close(descriptor)
 
 
-def _remove_leftovers(path: Path) -> None:
+def remove_leftovers(path: Path) -> None:
     """What no batch that counts has named: parts of one that died, and files that were merged."""
     shutil.rmtree(path / STAGING, ignore_errors=True)
     for which in (ROWS, BAD):

@@ -1,0 +1,96 @@
+"""A real Spark cluster on loopback, a master and two workers: the same source and sink, by changing `--master` only."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import mainstem
+from mainstem.spark.spark_session import missing
+from tests.spark.brokers import Broker
+from tests.spark.conftest import ROOT
+from tests.support.kafka import free_port
+
+pytestmark = [pytest.mark.campaign, pytest.mark.timeout(900)]
+
+START_TIMEOUT_S = 120.0
+
+
+@pytest.fixture
+def master(tmp_path: Path) -> Iterator[str]:
+    """The address of a standalone master with two workers of one core each."""
+    reason = missing()
+    if reason is not None:
+        pytest.skip(reason)
+    import pyspark
+
+    home = Path(pyspark.__file__).parent
+    port = free_port()
+    address = f"spark://127.0.0.1:{port}"
+    environment = {
+        **os.environ,
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_MEMORY": "256m",
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    script = [str(home / "bin" / "spark-class")]
+    deploy = "org.apache.spark.deploy"
+    commands = {
+        "master": [f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"],
+    }
+    for worker in ("one", "two"):
+        commands[worker] = [f"{deploy}.worker.Worker", "--host", "127.0.0.1", "--cores", "1", "--memory", "1g"]
+        commands[worker] += ["--webui-port", "0", "--work-dir", str(tmp_path / worker), address]
+    running = []
+    try:
+        for name, command in commands.items():
+            with open(tmp_path / f"{name}.log", "wb") as log:
+                running.append(subprocess.Popen([*script, *command], stdout=log, stderr=log, env=environment))
+            if name == "master":
+                _wait_for(tmp_path / "master.log", "I have been elected leader", running[-1])
+        for name in ("one", "two"):
+            _wait_for(tmp_path / f"{name}.log", "Successfully registered with master", running[0])
+        yield address
+    finally:
+        for process in running:
+            process.terminate()
+        for process in running:
+            process.wait(30)
+
+
+def _wait_for(log: Path, text: str, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while text not in log.read_text(errors="replace"):
+        assert process.poll() is None, log.read_text()[-4000:]
+        assert time.monotonic() < deadline, log.read_text()[-4000:]
+        time.sleep(0.1)
+
+
+def test_a_cluster_reads_and_copies_a_topic_exactly_once(
+    master: str, transactional_broker: Broker, tmp_path: Path
+) -> None:
+    broker = transactional_broker
+    source, target = broker.topic(4), broker.topic(4)
+    broker.produce(source, [b"%d" % nth for nth in range(2000)])
+    paths = os.pathsep.join([str(Path(mainstem.__file__).parents[1]), str(ROOT)])
+    command = [sys.executable, "-m", "tests.spark.jobs.on_cluster", master, broker.bootstrap, source, target]
+    done = subprocess.run(
+        [*command, str(tmp_path / "checkpoint")],
+        capture_output=True,
+        text=True,
+        timeout=800,
+        cwd=ROOT,
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": paths, "SPARK_LOCAL_IP": "127.0.0.1"},
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found == {"read": 2000, "executors": 2}
+    assert broker.values(target) == broker.values(source)

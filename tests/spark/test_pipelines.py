@@ -1,0 +1,175 @@
+"""The pipelines: what lands and what comes out is what went in, also when they are killed and started again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.spark.brokers import Broker
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.campaign, pytest.mark.timeout(600)]
+
+SCHEMA = "id bigint, at timestamp, amount double"
+
+
+def event(number: int, day: int = 1) -> bytes:
+    return json.dumps({"id": number, "at": f"2026-01-{day:02}T10:00:00Z", "amount": number / 2}).encode()
+
+
+def quietly(work: Any, *arguments: Any) -> Any:
+    from mainstem.spark.pipelines.progress import Watcher
+
+    return work(*arguments, watcher=Watcher(quiet=True))
+
+
+def test_a_lake_has_every_record_once_by_the_day_it_happened(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    from mainstem.spark.pipelines import lake
+
+    topic = broker.topic(2)
+    job = lake.Lake(broker.bootstrap, topic, tmp_path, SCHEMA, "at", max_offsets_per_trigger=40)
+    broker.produce(topic, [event(nth, 1 + nth % 2) for nth in range(100)])
+    broker.produce(topic, [b"broken", b'{"id": "x"}'])
+    assert quietly(lake.run, spark, job) == 102
+    broker.produce(topic, [event(nth, 3) for nth in range(100, 150)])
+    assert quietly(lake.run, spark, job) == 50
+    rows = lake.rows(spark, tmp_path)
+    assert sorted(row.id for row in rows.select("id").collect()) == list(range(150))
+    assert {str(row.date): row["count"] for row in rows.groupBy("date").count().collect()} == {
+        "2026-01-01": 50,
+        "2026-01-02": 50,
+        "2026-01-03": 50,
+    }
+    assert {row._corrupt for row in lake.rows(spark, tmp_path, lake.BAD).collect()} == {"broken", '{"id": "x"}'}
+
+    before = len(lake.listed(tmp_path, lake.ROWS))
+    assert lake.compact(spark, tmp_path) > 0
+    assert len(lake.listed(tmp_path, lake.ROWS)) == 3 < before
+    assert sorted(row.id for row in lake.rows(spark, tmp_path).select("id").collect()) == list(range(150))
+    broker.produce(topic, [event(150, 3)])
+    assert quietly(lake.run, spark, job) == 1
+    assert lake.rows(spark, tmp_path).count() == 151
+
+
+def test_a_batch_of_a_lake_that_died_is_landed_again_and_counts_once(
+    spark: SparkSession, mainstem_broker: Broker, tmp_path: Path
+) -> None:
+    from mainstem.spark.pipelines import lake
+
+    job = lake.Lake(mainstem_broker.bootstrap, "any", tmp_path)
+    frame = spark.sql("select cast('a' as binary) value, timestamp'2026-01-01 10:00:00' timestamp")
+    land = lake.lander(job)
+    land(frame, 0)
+    (counted,) = (tmp_path / lake.BATCHES).iterdir()
+    # It died after it had moved its files and before they counted: the replay may be split otherwise.
+    counted.unlink()
+    land(frame, 0)
+    assert lake.rows(spark, tmp_path).count() == 1
+    land(frame, 0)  # Spark did not note that it was done
+    assert lake.rows(spark, tmp_path).count() == 1
+    # A batch that left files and never came back is not seen, and its files go.
+    stray = tmp_path / lake.ROWS / "date=2026-01-01" / "batch-000000000007-0000.parquet"
+    shutil.copy(next((tmp_path / lake.ROWS).rglob("*.parquet")), stray)
+    assert lake.rows(spark, tmp_path).count() == 1
+    lake.remove_leftovers(tmp_path)
+    assert not stray.exists()
+
+
+def test_a_statement_turns_one_topic_into_another_once(
+    spark: SparkSession, transactional_broker: Broker, tmp_path: Path
+) -> None:
+    from mainstem.spark.pipelines import transform
+
+    broker = transactional_broker
+    source, target = broker.topic(2), broker.topic(2)
+    job = transform.Transform(broker.bootstrap, source, target, tmp_path, SCHEMA, max_offsets_per_trigger=30)
+    statement = (
+        "select cast(id as string) key, id, amount * 2 as doubled from input where _corrupt is null and id % 2 = 0"
+    )
+    for first in (0, 50):
+        broker.produce(source, [*(event(nth) for nth in range(first, first + 50)), b"broken"])
+        assert quietly(transform.run, spark, job, statement) == 51
+    found = sorted(broker.read(target), key=lambda each: int(each.key or b""))
+    assert [(each.key, json.loads(each.value or b"")) for each in found] == [
+        (b"%d" % nth, {"id": nth, "doubled": float(nth)}) for nth in range(0, 100, 2)
+    ]
+
+
+def double(frame: DataFrame) -> DataFrame:
+    return frame.selectExpr("key", "concat(value, value) value")
+
+
+def test_a_function_and_windows_work_too(spark: SparkSession, transactional_broker: Broker, tmp_path: Path) -> None:
+    from mainstem.spark.pipelines import transform
+
+    broker = transactional_broker
+    source, target, windows = broker.topic(1), broker.topic(1), broker.topic(1)
+    broker.produce(source, [b"a", b"b"], keys=[b"x", b"y"])
+    job = transform.Transform(broker.bootstrap, source, target, tmp_path / "a")
+    quietly(transform.run, spark, job, transform.function_named("tests.spark.test_pipelines:double"))
+    assert broker.values(target) == [b"aa", b"bb"]
+
+    timed = broker.topic(1)
+    broker.produce(timed, [event(nth, 1) for nth in range(10)])
+    broker.produce(timed, [event(10, 2)])
+    job = transform.Transform(broker.bootstrap, timed, windows, tmp_path / "b", SCHEMA, ("at", "1 hour"))
+    statement = "select count(*) n from input group by window(at, '1 hour')"
+    quietly(transform.run, spark, job, statement)
+    assert broker.values(windows) == [b'{"n":10}']
+
+
+def test_an_audit_finds_what_is_missing_doubled_or_out_of_order(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    from mainstem.spark.pipelines import audit
+
+    good, bad = broker.topic(2), broker.topic(1)
+    sequence = "cast(value as bigint)"
+    broker.produce(good, [b"%d" % nth for nth in range(100)], keys=[b"k"] * 100)
+    report = audit.audit_topic(spark, broker.bootstrap, good, sequence=sequence)
+    assert report.is_good, report.to_text()
+    report.write(tmp_path / "report.html")
+    assert "<svg" in (tmp_path / "report.html").read_text()
+
+    broker.produce(bad, [b"1", b"2", b"2", b"5", b"4", b"word"], keys=[b"k"] * 6)
+    report = audit.audit_topic(spark, broker.bootstrap, bad, sequence=sequence)
+    wrong = {each.question: each.answer for each in report.findings if not each.is_good}
+    assert wrong == {
+        "Is no record there twice?": "no: 1 are there more than once",
+        "Does every record carry its number?": "1 do not",
+        "Is no number missing?": "no: 1 are",
+        "Are the numbers in order?": "no: 1 come after a larger one",
+    }
+
+
+def test_an_audit_tells_how_two_topics_differ(spark: SparkSession, broker: Broker) -> None:
+    from mainstem.spark.pipelines import audit
+
+    one, same, other = broker.topic(2), broker.topic(3), broker.topic(1)
+    for topic in (one, same):
+        broker.produce(topic, [b"a", b"b", b"b", None], keys=[b"1", b"2", b"2", None])
+    broker.produce(other, [b"a", b"b", b"c"], keys=[b"1", b"2", b"3"])
+    here = broker.bootstrap
+    assert audit.compare_topics(spark, (here, one), (here, same)).is_good
+    report = audit.compare_topics(spark, (here, one), (here, other))
+    assert [each.answer for each in report.findings] == ["no: 2 are not", "no: 1 are not"]
+
+
+def test_the_demo_s_orders_are_believable() -> None:
+    from mainstem.spark.demo.orders import Shop
+
+    shop = Shop(1)
+    events = list(shop.orders(5000, 1_800_000_000.0))
+    good = [json.loads(each.value) for each in events if not each.is_malformed]
+    assert [each["number"] for each in good] == list(range(1, shop.made + 1))
+    assert 20 < sum(each.is_malformed for each in events) < 100
+    assert 80 < sum(each.is_late for each in events) < 250
+    assert len({each["customer"] for each in good}) > 50
