@@ -91,6 +91,8 @@ def test_files_are_read_and_written(shell: Shell, topic: str, tmp_path: Path) ->
     assert found.column("value").to_pylist() == [b"%d" % at for at in range(700)]
     assert shell.run("consume", topic, "--from-beginning", "--format", "parquet").code == 2
     assert shell.run("produce", topic, str(tmp_path / "missing")).code == 4
+    assert shell.run("consume", "nowhere", "--from-beginning", "-o", str(lines)).code == 4
+    assert lines.stat().st_size > 0, "a file is not emptied for a topic that is not there"
 
 
 def test_a_mistake_in_a_line_is_named_by_its_number(shell: Shell, topic: str) -> None:

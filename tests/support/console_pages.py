@@ -18,12 +18,12 @@ _MEASURES = ("mainstem perf", "mainstem doctor")
 """Commands whose figures are the machine's: only their words are compared."""
 
 _VOLATILE = [
+    (re.compile(r"\([\w. ]+ ago\)"), "(AGO)"),
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"), "TIME"),
     (re.compile(r"\b1[5-9]\d{11}\b"), "MILLISECONDS"),
     (re.compile(r"[\w.-]+-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "MEMBER"),
     (re.compile(r"(?<![\w-])[\w-]{22}(?![\w-])"), "ID"),
     (re.compile(r"\d+\.\d+ s( \([\d,]+ a second\))?"), "SECONDS"),
-    (re.compile(r"\(\d+ ms ago\)|\([\d.]+ s ago\)"), "(AGO)"),
     (re.compile(r"127\.0\.0\.1:\d+"), "ADDRESS"),
     (re.compile(r"interpreted|compiled|CPython [\d.]+"), "BUILD"),
     (re.compile(r"\"crc\": \d+"), "CRC"),

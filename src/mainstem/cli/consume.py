@@ -87,6 +87,7 @@ def consume(given: argparse.Namespace) -> int:
     try:
         with Consumer(**_options(given)) as consumer:
             reading = _subscribe(consumer, given) if given.group else _assign(consumer, given, there)
+            sink.open()
             reading.run(sink, out)
     finally:
         sink.close()
