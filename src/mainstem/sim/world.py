@@ -198,7 +198,7 @@ class World:
         short = {"retention.bytes": rng.choice(("1500", "6000")), "retention.ms": rng.choice(("2000", "60000"))}
         keyed = {
             "cleanup.policy": "compact",
-            "min.cleanable.dirty.ratio": rng.choice(("0.01", "0.5")),
+            "min.cleanable.dirty.ratio": "0.01" if self.theme == "compaction" else rng.choice(("0.01", "0.5")),
             "delete.retention.ms": rng.choice(("0", "500", "2000")),
             "min.compaction.lag.ms": "1000" if self.theme == "compaction" else rng.choice(("0", "0", "1500")),
             "max.compaction.lag.ms": rng.choice(("1500", "9223372036854775807")),
@@ -409,6 +409,7 @@ class World:
 
     def _add_transactional_clients(self) -> None:
         rng = Random(f"{self.seed}:transactional")
+        self.process.late_word_share = rng.choice((0.0, 0.0, 0.4))
         for index in range(rng.randint(2, 4)):
             tv2 = rng.random() < 0.65
             self._add_txn_producer(f"txn{'b' if tv2 else 'a'}{index}", tv2=tv2)
@@ -568,6 +569,7 @@ class World:
         faults = process.controller_faults
         faults.delay_share = faults.drop_share = faults.repeat_share = faults.lose_answer_share = 0.0
         process.peer_faults = ControllerFaults()
+        process.late_word_share = 0.0
         if process.loop is not None and process.loop.is_paused:
             process.loop.resume()
         if process.is_up and (self.needs_reboot or self.had_disk_error):
