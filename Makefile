@@ -9,7 +9,7 @@ INTERPRETED := MAINSTEM_EXPECT=interpreted PYTHONPATH=src $(BIN)/python
 COMPILED := MAINSTEM_EXPECT=compiled PYTHONPATH=build/compiled $(BIN)/python
 
 .PHONY: help run test lint types test-interpreted test-compiled test-crash test-protocol test-compat test-client \
-	test-kgo test-differential test-sim test-mutations test-spark compiled bench clean
+	test-kgo test-differential test-sim test-mutations test-spark compiled bench demo clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -70,12 +70,12 @@ test-protocol: build/compiled/.ready
 ## make test-compat       every client, Kafka's own tools, and kill -9, against our broker
 test-compat: build/compiled/.ready
 	$(COMPILED) -m pytest -n $(JOBS) --timeout 600 \
-	  tests/compat/test_round_trip.py tests/compat/test_clients.py tests/compat/test_tools.py tests/compat/test_kcat.py \
-	  tests/compat/test_kill.py
+	  tests/compat/test_round_trip.py tests/compat/test_clients.py tests/compat/test_transactions.py \
+	  tests/compat/test_tools.py tests/compat/test_kcat.py tests/compat/test_kill.py tests/compat/test_exactly_once.py
 
-## make test-client       our client against our broker, Kafka 4.3 and Kafka 3.9, and through 30 kill -9
+## make test-client       our client and the command line against our broker, Kafka 4.3 and Kafka 3.9, and through 30 kill -9
 test-client: build/compiled/.ready
-	$(COMPILED) -m pytest -n $(JOBS) --dist loadgroup --timeout 600 tests/client
+	$(COMPILED) -m pytest -n $(JOBS) --dist loadgroup --timeout 600 tests/client tests/cli
 
 ## make test-kgo          franz-go's own tests against our broker; what is left out is in tests/compat/kgo_left_out.txt
 test-kgo: build/compiled/.ready
@@ -113,6 +113,10 @@ build/spark-%/.ready: pyproject.toml
 	@$(PYTHON) -m venv build/spark-$*
 	@MAINSTEM_COMPILE=0 build/spark-$*/bin/pip install -q -e '.[dev]' 'pyspark==$*'
 	@touch $@
+
+## make demo              a broker, a shop's orders, pipelines on Spark, a plot and an audit, in two minutes
+demo: build/compiled/.ready
+	@PYTHONPATH=build/compiled $(BIN)/python -m mainstem.spark.demo
 
 ## make clean             remove what was built
 clean:

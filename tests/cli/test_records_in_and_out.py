@@ -91,6 +91,8 @@ def test_files_are_read_and_written(shell: Shell, topic: str, tmp_path: Path) ->
     assert found.column("value").to_pylist() == [b"%d" % at for at in range(700)]
     assert shell.run("consume", topic, "--from-beginning", "--format", "parquet").code == 2
     assert shell.run("produce", topic, str(tmp_path / "missing")).code == 4
+    assert shell.run("consume", "nowhere", "--from-beginning", "-o", str(lines)).code == 4
+    assert lines.stat().st_size > 0, "a file is not emptied for a topic that is not there"
 
 
 def test_a_mistake_in_a_line_is_named_by_its_number(shell: Shell, topic: str) -> None:
@@ -148,7 +150,7 @@ def test_a_group_that_is_at_work_is_shown_and_not_reset(shell: Shell, topic: str
         assert member["partitions"] == [f"{topic}:0", f"{topic}:1"]
         assert "127.0.0.1" in member["host"]
         refused = shell.run("groups", "reset", group, "--topic", topic, "--to-earliest")
-        assert (refused.code, "has 1 members; stop its consumers first" in refused.err) == (1, True)
+        assert (refused.code, "has 1 member; stop its consumers first" in refused.err) == (1, True)
         assert shell.run("groups", "delete", group).code == 1
     finally:
         reader.terminate()

@@ -32,7 +32,7 @@ def test_a_table_has_colour_and_fits_the_terminal(shell: Shell, topic: str) -> N
         (["groups", "list"], ""),
         (["records", "delete", "{topic}", "--all", "--dry-run"], "nothing was changed"),
         (["consume", "{topic}", "--from-beginning"], "0:0"),
-        (["doctor"], "checks:"),
+        (["doctor"], "checks: "),
         (["completion", "bash"], "complete -o default -F _mainstem mainstem"),
         (["perf", "produce", "-n", "500"], "p99"),
         (["perf", "consume", "-n", "500"], "throughput"),
@@ -77,6 +77,15 @@ def test_a_reset_shows_its_plan_and_asks(shell: Shell, filled: str) -> None:
     assert "Empty" in plain(described.out)
     assert shell.terminal("groups", "describe", group, "--members").code == 0
     assert "deleted" in plain(shell.terminal("groups", "delete", group, "--yes").out)
+
+
+def test_long_work_shows_how_far_it_is(shell: Shell, topic: str, tmp_path: Path) -> None:
+    shell.check("produce", topic, stdin=b"".join(b"%d\n" % at for at in range(5000)))
+    shown = plain(shell.terminal("consume", topic, "--from-beginning", "-o", str(tmp_path / "out.txt")).out)
+    assert "reading" in shown
+    assert "/5000 records" in shown
+    assert f"5,000 records of {topic} to" in shown.splitlines()[-1]
+    assert "sending" in plain(shell.terminal("perf", "produce", topic, "-n", "2000").out)
 
 
 def test_lines_that_are_typed_are_sent(shell: Shell, topic: str) -> None:
@@ -151,7 +160,7 @@ def test_a_session_in_tmux(shell: Shell, tmp_path: Path) -> None:
             )
             screen = shown.stdout
         assert "the end: 0" in screen, screen
-        assert f"created {name}: 2 partitions, 1 replicas" in screen
+        assert f"created {name}: 2 partitions, 1 replica" in screen
         assert "PARTITION  LEADER  EPOCH" in screen, screen
         assert "1:0" in screen
     finally:

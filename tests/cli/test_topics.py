@@ -9,7 +9,7 @@ from tests.cli.shell import Shell
 def test_a_topic_is_created_listed_described_altered_and_deleted(shell: Shell) -> None:
     name = f"books-{uuid4().hex[:8]}"
     made = shell.check("topics", "create", name, "-p", "3", "-c", "retention.ms=1000")
-    assert made.out == f"created {name}: 3 partitions, 1 replicas\n"
+    assert made.out == f"created {name}: 3 partitions, 1 replica\n"
     (row,) = json.loads(shell.check("topics", "list", name, "--json").out)
     assert (row["topic"], row["partitions"], row["replicas"], row["under_replicated"]) == (name, 3, 1, 0)
     assert len(row["topic_id"]) == 22

@@ -47,7 +47,7 @@ def test_an_abort_by_id_frees_readers_and_fences_the_producer(shell: Shell, topi
     assert shell.check("consume", topic, "--from-beginning", "--read-committed").out == ""
     asked = shell.terminal("transactions", "abort", opened.id, keys=b"y\n", after=b"[y/N]")
     assert asked.code == 0
-    assert f"aborted {opened.id}: 1 partitions" in plain(asked.out)
+    assert f"aborted {opened.id}: 1 partition" in plain(asked.out)
     while shell.check("consume", topic, "--from-beginning", "--read-committed").out != "paid\n":
         pass  # the marker is written a moment after the answer
     with pytest.raises(KafkaError):

@@ -125,7 +125,7 @@ def copies_exactly_once(tmp_path: Path, command: list[str], kills: int, environm
                 fill(node, "source", per_kill * (number + 1), per_kill * (number + 2), str)
 
             wreck(node, client, kills, random.Random(kills), more)
-            deadline = time.monotonic() + 90
+            deadline = time.monotonic() + 300
             found: list[list[tuple[bytes, bytes]]] = []
             while time.monotonic() < deadline:
                 client.keep_alive()

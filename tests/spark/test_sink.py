@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from mainstem.spark.pipelines.starting import started
 from tests.spark.brokers import Broker
-from tests.spark.queries import started
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -188,6 +188,6 @@ def test_mistakes_are_told_in_a_sentence(
     spark: SparkSession, broker: Broker, sql: str, options: dict[str, str], sentence: str
 ) -> None:
     topic = broker.topic(1)
-    given = {"topic": topic, "guarantee": "at_least_once", **options}
+    given = {"guarantee": "at_least_once", **options}
     with pytest.raises(Exception, match=sentence):
-        save(spark.sql(sql), broker, None, **given)
+        save(spark.sql(sql), broker, given.pop("topic", topic), **given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
 from pathlib import Path
@@ -9,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from mainstem.spark.pipelines.starting import started
 from tests.spark.brokers import Broker
-from tests.spark.queries import started, until
+from tests.spark.queries import until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,7 +32,8 @@ def start(frame: DataFrame, checkpoint: Path, **trigger: Any) -> tuple[Streaming
     name = f"q{uuid.uuid4().hex[:8]}"
 
     def begin() -> StreamingQuery:
-        writer = frame.writeStream.format("memory").queryName(name).option("checkpointLocation", str(checkpoint))
+        folder = checkpoint / uuid.uuid4().hex  # a table in memory cannot go on from one that is there
+        writer = frame.writeStream.format("memory").queryName(name).option("checkpointLocation", str(folder))
         return writer.trigger(**trigger).start()
 
     return started(begin), name
@@ -143,7 +146,7 @@ def test_progress_is_committed_to_the_group(spark: SparkSession, broker: Broker,
         until(lambda: broker.committed(group, topic, 1)[0] >= 10, query)
         progress = query.lastProgress
         assert progress is not None
-        latest = progress["sources"][0]["latestOffset"]
+        latest = json.loads(progress.json)["sources"][0]["latestOffset"]
         assert latest[topic]["0"] == 20
     finally:
         query.stop()

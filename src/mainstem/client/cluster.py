@@ -23,7 +23,6 @@ from typing import Any, TypeVar
 from mainstem.client.backoff import Backoff
 from mainstem.client.connection import RECEIVE_BYTES, BrokerConnection
 from mainstem.client.errors import (
-    BrokerNotAvailableError,
     IllegalStateError,
     KafkaError,
     KafkaTimeoutError,
@@ -132,7 +131,7 @@ class Cluster:
         return max(0.0, self._blocked_until.get(node_id, 0.0) - self._loop.time())
 
     async def node(self, node_id: int) -> BrokerConnection:
-        """The connection to a node, opened if need be. BrokerNotAvailableError where the node is not known."""
+        """The connection to a node, opened if need be. NoBrokersAvailableError where the node is not known."""
         if self._closed:
             raise IllegalStateError("the client is closed")
         found = self.connected(node_id)
@@ -182,7 +181,7 @@ class Cluster:
         if self.cache.controller_id not in self.cache.brokers:
             await self.update()
         if self.cache.controller_id not in self.cache.brokers:
-            raise BrokerNotAvailableError("the cluster has no controller at this moment")
+            raise NoBrokersAvailableError("the cluster has no controller at this moment")
         return await self.node(self.cache.controller_id)
 
     def _address(self, node_id: int) -> tuple[str, int]:
@@ -191,7 +190,7 @@ class Cluster:
         broker = self.cache.brokers.get(node_id)
         if broker is None:
             self.request_update()
-            raise BrokerNotAvailableError("the cluster has no such broker at this moment", broker=str(node_id))
+            raise NoBrokersAvailableError("the cluster has no such broker at this moment", broker=str(node_id))
         return broker.host, broker.port
 
     async def _connect(self, node_id: int) -> BrokerConnection:
@@ -411,7 +410,7 @@ class Cluster:
         response = await connection.ask(request, MetadataResponse)
         raise_for(response.error_code, "Metadata", broker=connection.name)
         if not response.brokers:
-            raise BrokerNotAvailableError("the broker knows of no brokers yet", broker=connection.name)
+            raise NoBrokersAvailableError("the broker knows of no brokers yet", broker=connection.name)
         self.cache.update(response, asked)
         self._adopt(connection)
         self._drop_moved()

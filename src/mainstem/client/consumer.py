@@ -118,6 +118,7 @@ class AsyncConsumer:
             self._subscription.assign(
                 TopicPartition(topic, number) for topic, info in found.items() for number in info.partitions
             )
+            self._cluster.on_update(self._follow_partitions)
         elif self._first_topics:
             await self.subscribe(self._first_topics)
         return self
@@ -196,6 +197,7 @@ class AsyncConsumer:
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Reads exactly these partitions, whoever else does."""
         self._check()
+        self._reads_all = False
         wanted = [TopicPartition(*each) for each in partitions]
         self._subscription.assign(wanted)
         self._drop_in_hand([tp for tp in {(r.topic, r.partition) for r in self._in_hand} if tp not in wanted])
@@ -613,6 +615,25 @@ class AsyncConsumer:
     def _notify(self) -> None:
         """Something has come that a poll waits for."""
         self._signal.set()
+
+    def _follow_partitions(self) -> None:
+        """Reads partitions that were added to the topics since the start, too: all of them, for all of it is new."""
+        if self._subscription.mode is not Mode.ASSIGNED or not self._reads_all:
+            return
+        had = self._subscription.partitions
+        known = self._cluster.cache.topics
+        added = [
+            TopicPartition(topic, number)
+            for topic in self._first_topics
+            if topic in known
+            for number in known[topic].partitions
+            if (topic, number) not in had
+        ]
+        if added:
+            self._subscription.assign([*had, *added])
+            for tp in added:
+                self._subscription.state(tp).ask_reset("earliest")
+            self._positions.start()
 
     def _positions_changed(self) -> None:
         self._notify()

@@ -12,7 +12,7 @@ from random import Random
 from mainstem.client.backoff import Backoff
 from mainstem.client.cluster import Cluster
 from mainstem.client.connection import RECEIVE_BYTES, BrokerConnection
-from mainstem.client.errors import BrokerNotAvailableError, IllegalStateError, KafkaError
+from mainstem.client.errors import IllegalStateError, KafkaError, NoBrokersAvailableError
 from mainstem.protocol.framing import SharedBuffer
 
 
@@ -72,7 +72,7 @@ class Lane:
         broker = self._cluster.cache.brokers.get(node_id)
         if broker is None:
             self._cluster.request_update()
-            raise BrokerNotAvailableError("the cluster has no such broker at this moment", broker=str(node_id))
+            raise NoBrokersAvailableError("the cluster has no such broker at this moment", broker=str(node_id))
         options = self._cluster.options
         pauses = self._pauses.get(node_id)
         if pauses is None:

@@ -16,6 +16,7 @@ from mainstem.broker.drivers.controller import Deliver
 from mainstem.broker.format import format_directories
 from mainstem.core.txn.states import TV2
 from mainstem.protocol.errors import ErrorCode, RemoteError
+from mainstem.protocol.messages.k24_add_partitions_to_txn import AddPartitionsToTxnRequest
 from mainstem.protocol.messages.k27_write_txn_markers import WriteTxnMarkersRequest
 from mainstem.protocol.schema import Message
 from mainstem.sim.changes import describe_loss, random_survivors
@@ -45,7 +46,6 @@ class ControllerFaults:
     def __init__(self) -> None:
         self.late_share = 0.0
         """Of messages between brokers, how many arrive after their sender has given up on them (N10)."""
-        self.answer_delay_share = 0.0
         self.delay_share = 0.0
         self.drop_share = 0.0
         self.lose_answer_share = 0.0
@@ -74,6 +74,8 @@ class BrokerProcess:
         self.start_error: BaseException | None = None
         self.controller_faults = ControllerFaults()
         self.peer_faults = ControllerFaults()
+        self.late_word_share = 0.0
+        """Of a coordinator's words that a batch may be taken, how many come when much may have happened since."""
         self.died_of: str = ""
         self.on_served: Callable[[Broker], None] = lambda broker: None
         """Called when a start is through, before any client is answered by it."""
@@ -225,17 +227,20 @@ class BrokerProcess:
 
     def _carry_to_peer(self, message: Message, version: int, deliver: Deliver) -> Awaitable[Message]:
         faults = self.peer_faults
-        if not (
-            faults.delay_share
-            or faults.drop_share
-            or faults.lose_answer_share
-            or faults.late_share
-            or faults.answer_delay_share
-        ):
+        if self.late_word_share and isinstance(message, AddPartitionsToTxnRequest):
+            return self._answer_late(message, version, deliver)
+        if not (faults.delay_share or faults.drop_share or faults.lose_answer_share or faults.late_share):
             return deliver(message, version)
         if self._may_come_late(message) and self._carry_rng.random() < faults.late_share:
             return self._carry_late(message, version, deliver)
         return self._carry_badly(message, version, deliver, faults, "peer")
+
+    async def _answer_late(self, message: Message, version: int, deliver: Deliver) -> Message:
+        answer = await deliver(message, version)
+        if self._carry_rng.random() < self.late_word_share:
+            self._count("peer answer delayed")
+            await asyncio.sleep(self._carry_rng.random() * 0.5)
+        return answer
 
     @staticmethod
     def _may_come_late(message: Message) -> bool:
@@ -269,9 +274,6 @@ class BrokerProcess:
             await asyncio.sleep(0.5)
             raise RemoteError(ErrorCode.REQUEST_TIMED_OUT, f"the {whose} did not answer")
         answer = await deliver(message, version)
-        if faults.answer_delay_share and rng.random() < faults.answer_delay_share:
-            self._count(f"{whose} answer delayed")
-            await asyncio.sleep(rng.random() * 0.5)
         if rng.random() < faults.repeat_share:
             self._count(f"{whose} message repeated")
             await asyncio.sleep(rng.random() * 0.1)

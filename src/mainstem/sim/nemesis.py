@@ -68,6 +68,7 @@ EXPECTED: Final = (
     "peer answer lost",
     "peer message late",
     "peer answer delayed",
+    "N10 end of the transaction before",
 )
 """Faults that each campaign must have seen."""
 
@@ -134,7 +135,7 @@ class Nemesis:
             "controller": (self._controller,),
         }
         if world.is_transactional:
-            self.families["peers"] = (self._peers, self._peers, self._late_requests)
+            self.families["peers"] = (self._peers, self._late_requests)
         self.kinds: list[Callable[[], None]] = []
         self.allow(self.families)
         self.is_over = False
@@ -153,6 +154,8 @@ class Nemesis:
             self.kinds += [kind for kind in (self._clock, self._client_dies) if kind in kinds]
         elif self.world.theme == "compaction":
             self.kinds += [kind for kind in (self._clock, self._lost_checkpoint) if kind in kinds]
+        if self._peers in kinds and self.rng.random() < 0.5:
+            self.kinds.append(self._peers)
 
     def begin(self) -> None:
         self.world.scheduler.later(self.rng.random() * 1.5, self._turn)
@@ -390,7 +393,6 @@ class Nemesis:
         faults.delay_share, faults.drop_share = self.rng.choice(((0.5, 0.0), (0.2, 0.3), (0.0, 0.3)))
         faults.repeat_share, faults.lose_answer_share = self.rng.choice(((0.5, 0.0), (0.2, 0.3), (0.0, 0.2)))
         faults.late_share = self.rng.choice((0.0, 0.2))
-        faults.answer_delay_share = self.rng.choice((0.0, 0.5))
 
         def undo() -> None:
             self.world.process.peer_faults = ControllerFaults()

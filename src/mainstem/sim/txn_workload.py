@@ -78,6 +78,8 @@ class TxnProducer:
         self._sequences: dict[Place, int] = {}
         self._added: dict[Place, None] = {}
         self._missed_answer = False
+        self._old_end: EndTxnRequest | None = None
+        """How the last transaction was ended: under version 2 this may come again at any time."""
 
     async def run(self) -> None:
         while not self.world.is_stopping:
@@ -138,13 +140,17 @@ class TxnProducer:
             await self._write(txn, rng.choice(PLACES))
         if rng.random() < 0.4:
             await self._commit_offset(txn)
+        if self.tv2 and self._old_end is not None and rng.random() < 0.15:
+            await self._ask(self._old_end, 5, EndTxnResponse)
+            self.world.count("N10 end of the transaction before")
+            await self._write(txn, rng.choice(PLACES))
         fate = rng.random()
         if fate < 0.05:
             self.world.count("transaction left open")
             raise _GaveUpError
         if fate < 0.1:
             await self._claim_higher_epoch()
-        if fate > 0.9:
+        if fate > (0.9 if self.tv2 else 0.75):
             await self._abort_in_flight(txn)
         else:
             await self._end(txn, commit=fate < 0.75)
@@ -314,7 +320,7 @@ class TxnProducer:
 
     async def _end(self, txn: Txn, commit: bool) -> None:
         txn.commit_sent = commit
-        request = self._end_request(commit)
+        request = self._old_end = self._end_request(commit)
         for _ in range(400):
             answer = await self._ask(request, 5 if self.tv2 else 3, EndTxnResponse)
             if answer is not None:

@@ -409,6 +409,7 @@ class World:
 
     def _add_transactional_clients(self) -> None:
         rng = Random(f"{self.seed}:transactional")
+        self.process.late_word_share = rng.choice((0.0, 0.0, 0.4))
         for index in range(rng.randint(2, 4)):
             tv2 = rng.random() < 0.65
             self._add_txn_producer(f"txn{'b' if tv2 else 'a'}{index}", tv2=tv2)
@@ -568,6 +569,7 @@ class World:
         faults = process.controller_faults
         faults.delay_share = faults.drop_share = faults.repeat_share = faults.lose_answer_share = 0.0
         process.peer_faults = ControllerFaults()
+        process.late_word_share = 0.0
         if process.loop is not None and process.loop.is_paused:
             process.loop.resume()
         if process.is_up and (self.needs_reboot or self.had_disk_error):

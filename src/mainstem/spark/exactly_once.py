@@ -35,7 +35,7 @@ from mainstem.spark.producing import Sender
 from mainstem.spark.transactions import ONGOING, Transactions, Triple
 
 LEAST_LEFT_MS: Final = 60_000
-"""A transaction with less than this before its time-out is not decided on."""
+"""A transaction with less than this before its time-out, or half of that where it is short, is not decided on."""
 
 SINK_PREFIX: Final = "mainstem-sink."
 _UNCERTAIN: Final = (
@@ -152,10 +152,11 @@ class Coordinator:
                     "nothing of the batch was written. It took longer than the brokers' transaction.max.timeout.ms, or "
                     "someone aborted it; make batches smaller or raise that limit"
                 )
-            if found.started_ms + found.timeout_ms - now_ms < LEAST_LEFT_MS and found.timeout_ms > LEAST_LEFT_MS:
+            least_ms = min(LEAST_LEFT_MS, found.timeout_ms / 2)
+            if found.started_ms + found.timeout_ms - now_ms < least_ms:
                 raise SinkError(
-                    f"batch {batch} of {self._sink}: the transaction {triple.transactional_id} ends in less than a "
-                    "minute; nothing of the batch was written. Make batches smaller, or raise the brokers' "
+                    f"batch {batch} of {self._sink}: the transaction {triple.transactional_id} is about to time "
+                    "out; nothing of the batch was written. Make batches smaller, or raise the brokers' "
                     "transaction.max.timeout.ms"
                 )
         return [each.triple for each in described.values() if each.state == ONGOING and each.triple not in winners]

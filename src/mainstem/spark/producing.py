@@ -168,28 +168,26 @@ class Sender:
         self._changed.set()
 
     async def _deliver(self, node: int, group: list[Partition]) -> None:
-        """Gets the first batch of each partition acknowledged."""
-        todo = list(group)
+        """Gets the first batch of each partition acknowledged; `node` is -1 where it is not known who leads them."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._options.delivery_timeout_ms / 1000
         pauses = self._cluster.backoff()
-        if node >= 0:
-            todo = await self._try(node, todo)
+        todo = await self._try(node, group) if node >= 0 else await self._try_each(group)
         while todo:
-            if loop.time() > deadline:
+            pause_s = pauses.next_s()
+            if loop.time() + pause_s > deadline:
                 topic, partition = todo[0]
                 raise KafkaTimeoutError(
                     f"no acknowledgement within {self._options.delivery_timeout_ms} ms",
                     topic=topic,
                     partition=partition,
                 )
-            if node >= 0:
-                await asyncio.sleep(pauses.next_s())
-            node = 0
-            left: list[Partition] = []
-            for where in todo:
-                left += await self._try_alone(where)
-            todo = left
+            await asyncio.sleep(pause_s)
+            todo = await self._try_each(todo)
+
+    async def _try_each(self, group: list[Partition]) -> list[Partition]:
+        """Their leaders may have become different ones."""
+        return [again for where in group for again in await self._try_alone(where)]
 
     async def _try_alone(self, where: Partition) -> list[Partition]:
         try:

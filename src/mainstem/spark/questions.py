@@ -40,6 +40,7 @@ log = logging.getLogger(__name__)
 READ_COMMITTED: Final = "read_committed"
 _OFFSET_COMMIT_BY_NAME: Final = 9
 TIMEOUT_MS: Final = 60_000
+APPEARS_WITHIN_S: Final = 2.0
 
 
 def isolation(cluster: Cluster) -> int:
@@ -57,7 +58,7 @@ async def partitions(cluster: Cluster, topics: Topics) -> list[Partition]:
         return sorted((topic, number) for topic, info in found.items() for number in info.partitions)
     names = topics.names or tuple(dict.fromkeys(topic for topic, _ in topics.partitions))
     cluster.want(names)
-    known = await cluster.retrying(lambda: _fresh(cluster, names), TIMEOUT_MS, f"finding {', '.join(names)}")
+    known = await _known(cluster, names)
     there = sorted((topic, number) for topic, count in known.items() for number in count)
     if not topics.partitions:
         return there
@@ -67,21 +68,27 @@ async def partitions(cluster: Cluster, topics: Topics) -> list[Partition]:
     return list(topics.partitions)
 
 
-async def _fresh(cluster: Cluster, names: Iterable[str]) -> dict[str, list[int]]:
-    await cluster.update()
-    known: dict[str, list[int]] = {}
-    for topic in names:
-        error = cluster.cache.errors.get(topic)
-        if isinstance(error, UnknownTopicOrPartitionError):
-            # Retriable in general, for it may be about to appear; a user who misspelt it should not wait a minute.
-            raise ValueError(f"subscribe: there is no topic {topic}; create it, or correct the name")
-        if error is not None:
-            raise error
-        info = cluster.cache.topics.get(topic)
-        if info is None:
-            raise LeaderNotAvailableError("nothing is known of it yet", topic=topic)
-        known[topic] = list(info.partitions)
-    return known
+async def _known(cluster: Cluster, names: Iterable[str]) -> dict[str, list[int]]:
+    """The partitions of topics. One that was just made takes a moment to appear; one that was misspelt never does."""
+    began = asyncio.get_running_loop().time()
+
+    async def attempt() -> dict[str, list[int]]:
+        await cluster.update()
+        known: dict[str, list[int]] = {}
+        for topic in names:
+            error = cluster.cache.errors.get(topic)
+            is_missing = isinstance(error, UnknownTopicOrPartitionError)
+            if is_missing and asyncio.get_running_loop().time() - began > APPEARS_WITHIN_S:
+                raise ValueError(f"subscribe: there is no topic {topic}; create it, or correct the name")
+            if error is not None:
+                raise error
+            info = cluster.cache.topics.get(topic)
+            if info is None:
+                raise LeaderNotAvailableError("nothing is known of it yet", topic=topic)
+            known[topic] = list(info.partitions)
+        return known
+
+    return await cluster.retrying(attempt, TIMEOUT_MS, f"finding {', '.join(names)}")
 
 
 async def list_offsets(cluster: Cluster, wanted: Mapping[Partition, int]) -> Offsets:

@@ -90,6 +90,10 @@ def session(
         conf.setMaster(master)
     else:
         conf.setIfMissing("spark.master", "local[*]")
+    if (conf.get("spark.master") or "").startswith("local"):
+        # Nobody else has to reach a session that runs here alone.
+        conf.setIfMissing("spark.driver.bindAddress", "127.0.0.1")
+        conf.setIfMissing("spark.driver.host", "127.0.0.1")
     for key, (value, _) in SETTINGS.items():
         conf.setIfMissing(key, value)
     return SparkSession.builder.config(conf=conf).getOrCreate()

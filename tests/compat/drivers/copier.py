@@ -32,7 +32,7 @@ def rewind(consumer: Consumer) -> None:
 
 
 def copy_some(consumer: Consumer, producer: Producer, target: str) -> None:
-    messages = [one for one in consumer.consume(50, timeout=0.1) if one.error() is None]
+    messages = [one for one in consumer.consume(200, timeout=0.1) if one.error() is None]
     if not messages:
         return
     producer.begin_transaction()

@@ -67,6 +67,10 @@ def test_a_size_in_words(number: int, text: str) -> None:
     assert values.in_words(number) == text
 
 
+def test_one_thing_and_several() -> None:
+    assert [values.several(number, "record") for number in (0, 1, 2000)] == ["0 records", "1 record", "2,000 records"]
+
+
 def test_a_time_in_words() -> None:
     assert values.time_in_words(1_769_860_800_250) == "2026-01-31T12:00:00.250Z"
     assert values.time_in_words(-1) == "-"

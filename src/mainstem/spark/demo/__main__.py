@@ -57,7 +57,7 @@ class Generator(threading.Thread):
 
     def __init__(self, bootstrap: str, rate: int, seconds: float, seed: int) -> None:
         super().__init__(name="generator", daemon=True)
-        self._bootstrap = bootstrap
+        self._servers = bootstrap
         self._rate = rate
         self._seconds = seconds
         self.shop = Shop(seed)
@@ -76,7 +76,7 @@ class Generator(threading.Thread):
         from mainstem.client.sync_producer import Producer
 
         began = time.monotonic()
-        with Producer(bootstrap_servers=self._bootstrap, linger_ms=20) as producer:
+        with Producer(bootstrap_servers=self._servers, linger_ms=20) as producer:
             while (elapsed := time.monotonic() - began) < self._seconds:
                 due = int(self._rate * elapsed) - self.sent
                 for event in self.shop.orders(due, time.time()):

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mainstem.spark.pipelines.progress import Watcher
+from mainstem.spark.pipelines.starting import started
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -89,7 +90,7 @@ def start(spark: SparkSession, lake: Lake, *, continuous: bool) -> StreamingQuer
         .option("checkpointLocation", str(lake.path / CHECKPOINT))
         .queryName(f"lake {lake.topic}")
     )
-    return (writer if continuous else writer.trigger(availableNow=True)).start()
+    return started((writer if continuous else writer.trigger(availableNow=True)).start)
 
 
 def run(spark: SparkSession, lake: Lake, *, continuous: bool = False, watcher: Watcher | None = None) -> int:

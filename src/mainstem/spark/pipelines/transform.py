@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mainstem.spark.pipelines.progress import Watcher
+from mainstem.spark.pipelines.starting import started
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -110,7 +111,7 @@ def start(spark: SparkSession, job: Transform, how: str | Function, *, continuou
         .outputMode(job.output_mode)
         .queryName(f"{job.source} to {job.target}")
     )
-    return (writer if continuous else writer.trigger(availableNow=True)).start()
+    return started((writer if continuous else writer.trigger(availableNow=True)).start)
 
 
 def run(

@@ -29,7 +29,7 @@ public final class Copier {
         c.put("enable.auto.commit", "false");
         c.put("auto.offset.reset", "earliest");
         c.put("session.timeout.ms", "6000");
-        c.put("max.poll.records", "50");
+        c.put("max.poll.records", "200");
         c.put("reconnect.backoff.ms", "20");
         c.put("reconnect.backoff.max.ms", "200");
         Properties p = new Properties();
