@@ -126,6 +126,22 @@ def test_a_function_and_windows_work_too(spark: SparkSession, transactional_brok
     assert broker.values(windows) == [b'{"n":10}']
 
 
+def test_totals_that_change_are_written_again_once_a_batch(
+    spark: SparkSession, transactional_broker: Broker, tmp_path: Path
+) -> None:
+    from mainstem.spark.pipelines import transform
+
+    broker = transactional_broker
+    source, target = broker.topic(1), broker.topic(1)
+    job = transform.Transform(broker.bootstrap, source, target, tmp_path, SCHEMA, output_mode="update")
+    statement = "select 'all' key, count(*) n from input"
+    for expected in (3, 6):
+        broker.produce(source, [event(nth) for nth in range(3)])
+        quietly(transform.run, spark, job, statement)
+        assert [each.value for each in broker.read(target)][-1] == b'{"n":%d}' % expected
+    assert broker.values(target) == [b'{"n":3}', b'{"n":6}']
+
+
 def test_an_audit_finds_what_is_missing_doubled_or_out_of_order(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:
