@@ -27,7 +27,7 @@ def test_what_is_aborted_is_read_again_and_what_is_committed_is_not(target: Targ
             assert turn < 60, "it gets nowhere"
             # Whoever fails starts anew from what its group has committed, as a process does that is started again.
             with target.member(group, source, isolation_level="read_committed", max_poll_records=25) as consumer:
-                records = read(consumer, 25, timeout_s=10)
+                records = read(consumer, min(25, len(written) - done), timeout_s=20)
                 try:
                     with producer.transaction() as transaction:
                         for record in records:

@@ -128,10 +128,10 @@ class Scene:
         """Writes as well as that goes: what is in the log in the end is what is to be read."""
         writer = Writer(BOOTSTRAP)
         for _ in range(ROUNDS):
-            values = [b"x"] * self.rng.randint(1, 6)
+            values, now_ms = [b"x"] * self.rng.randint(1, 6), self.process.clock.wall_ms()
             with contextlib.suppress(KafkaError, TimeoutError):
                 async with asyncio.timeout(1):
-                    await writer.send_once(TOPIC, self.rng.randrange(PARTITIONS), values, 1000, 0, ())
+                    await writer.send_once(TOPIC, self.rng.randrange(PARTITIONS), values, now_ms, 0, ())
             await asyncio.sleep(self.rng.uniform(0, 0.1))
         self.is_sent = True
         await asyncio.sleep(3)
