@@ -70,8 +70,8 @@ test-protocol: build/compiled/.ready
 ## make test-compat       every client, Kafka's own tools, and kill -9, against our broker
 test-compat: build/compiled/.ready
 	$(COMPILED) -m pytest -n $(JOBS) --timeout 600 \
-	  tests/compat/test_round_trip.py tests/compat/test_clients.py tests/compat/test_tools.py tests/compat/test_kcat.py \
-	  tests/compat/test_kill.py
+	  tests/compat/test_round_trip.py tests/compat/test_clients.py tests/compat/test_transactions.py \
+	  tests/compat/test_tools.py tests/compat/test_kcat.py tests/compat/test_kill.py tests/compat/test_exactly_once.py
 
 ## make test-client       our client and the command line against our broker, Kafka 4.3 and Kafka 3.9, and through 30 kill -9
 test-client: build/compiled/.ready
@@ -111,7 +111,7 @@ test-spark-%: build/compiled/.ready build/spark-%/.ready
 build/spark-%/.ready: pyproject.toml
 	@echo "Setting up PySpark $* in build/spark-$* (once, some minutes) ..."
 	@$(PYTHON) -m venv build/spark-$*
-	@MAINSTEM_COMPILE=0 build/spark-$*/bin/pip install -q -e '.[dev]' 'pyspark==$*'
+	@MAINSTEM_COMPILE=0 build/spark-$*/bin/pip install -q -e '.[spark]' 'pyspark==$*' pytest pytest-timeout confluent-kafka
 	@touch $@
 
 ## make demo              a broker, a shop's orders, pipelines on Spark, a plot and an audit, in two minutes

@@ -65,9 +65,9 @@ def shouting(careful: bool):  # type: ignore[no-untyped-def]
                     ) as consumer,
                 ):
                     idle = 0
-                    while idle < 10:
+                    while idle < 10:  # until it has partitions, and for two seconds there was nothing in them
                         count = await shout_some(consumer, producer, careful=careful)
-                        idle = 0 if count or not sim.is_over else idle + 1
+                        idle = 0 if count or not sim.is_over or not consumer.assignment else idle + 1
                     return
             except KafkaError as error:  # whoever runs the application starts it again
                 sim.note(f"shouting begins anew: {error}")

@@ -477,7 +477,7 @@ MUTATIONS = (
         ("the broker starts", "D3", "lost", "P12"),
         100,
     ),
-    Mutation("KAFKA-3968", "directories are not synced", _directory_not_synced, ("D3", "P1", "lost", "D6"), 60),
+    Mutation("KAFKA-3968", "directories are not synced", _directory_not_synced, ("D3", "P1", "lost", "D6"), 400),
     Mutation("KAFKA-17306", "replay expects what compaction removed", _strict_replay, ("G9", "G4"), 300),
     Mutation("KAFKA-12890", "stuck in CompletingRebalance", _no_sync_timer, ("G9", "P12"), 100),
     Mutation("Redpanda #3039", "no memory of batches", _no_dedupe, ("T1",), 30),
@@ -489,13 +489,13 @@ MUTATIONS = (
     Mutation("KAFKA-13636", "offsets expire in a rebalance", _offsets_expire_in_a_rebalance, ("G7",), 300),
     Mutation("NATS 2.12.1", "acknowledged before it is synced", _ack_before_sync, ("P1", "D3", "lost"), 60),
     _of_transactions(
-        "KAFKA-14884", "nobody looks again at the append", _late_batch_begins_a_transaction, TRANSACTIONS, 300
+        "KAFKA-14884", "nobody looks again at the append", _late_batch_begins_a_transaction, TRANSACTIONS, 100
     ),
-    _of_transactions("KIP-890 part 2", "a late end ends the next", _late_end_is_taken, TRANSACTIONS, 100),
-    _of_transactions("KAFKA-6119", "a time-out keeps the epoch", _time_out_keeps_the_epoch, TRANSACTIONS, 100),
+    _of_transactions("KIP-890 part 2", "a late end ends the next", _late_end_is_taken, TRANSACTIONS, 30),
+    _of_transactions("KAFKA-6119", "a time-out keeps the epoch", _time_out_keeps_the_epoch, TRANSACTIONS, 60),
     _of_transactions("KAFKA-9600", "a client chooses its epoch", _client_chooses_epoch, ("T4", "T5"), 20),
-    _of_transactions("KAFKA-14055", "markers are compacted by key", _markers_are_compacted, TRANSACTIONS, 100),
-    _of_transactions("KAFKA-9144", "producers expire early", _producers_expire_early, TRANSACTIONS, 60),
+    _of_transactions("KAFKA-14055", "markers are compacted by key", _markers_are_compacted, TRANSACTIONS, 60),
+    _of_transactions("KAFKA-9144", "producers expire early", _producers_expire_early, TRANSACTIONS, 20),
     _of_transactions("Redpanda #3036", "stable offset off by one", _stable_offset_off_by_one, TRANSACTIONS, 30),
     _of_transactions("nisshi #689", "no stable offset", _stable_offset_is_high_watermark, TRANSACTIONS, 30),
     Mutation("compaction and recovery", "a gap is taken for a loss", _recovery_point_not_written, ("D3",), 60),

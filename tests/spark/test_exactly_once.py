@@ -282,6 +282,25 @@ def test_what_was_decided_is_finished_without_the_query(query: Query, topic: str
     assert query.broker.values(topic) == sorted(rows_of(0))
 
 
+def test_the_command_lists_and_finishes_what_was_decided(
+    query: Query, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from mainstem.cli.main import main
+
+    async def story() -> None:
+        staged = await query.write(0, "run", rows_of(0))
+        with pytest.raises(KilledError):
+            await query.settle(0, "run", staged, step=killed_at("commit-one"))
+
+    play(story())
+    assert main(["pipeline", "sinks", "-b", query.broker.bootstrap]) == 0
+    assert f"{query.sink}  batch 0  decided, not finished" in capsys.readouterr().out
+    assert main(["pipeline", "finish", query.sink, "-b", query.broker.bootstrap]) == 0
+    assert query.broker.values(topic) == sorted(rows_of(0))
+    assert main(["pipeline", "finish", "no-such-sink", "-b", query.broker.bootstrap]) == 4
+    assert "there is no sink no-such-sink" in capsys.readouterr().err
+
+
 def test_a_decision_that_hangs_open_does_not_hide_those_of_another_sink(
     transactional_broker: Broker, query: Query, topic: str
 ) -> None:

@@ -35,7 +35,7 @@ def test_a_lake_has_every_record_once_by_the_day_it_happened(
     from mainstem.spark.pipelines import lake
 
     topic = broker.topic(2)
-    job = lake.Lake(broker.bootstrap, topic, tmp_path, SCHEMA, "at", max_offsets_per_trigger=40)
+    job = lake.Lake(broker.bootstrap, topic, tmp_path, SCHEMA, "at", max_offsets_per_trigger=60)
     broker.produce(topic, [event(nth, 1 + nth % 2) for nth in range(100)])
     broker.produce(topic, [b"broken", b'{"id": "x"}'])
     assert quietly(lake.run, spark, job) == 102
@@ -126,13 +126,29 @@ def test_a_function_and_windows_work_too(spark: SparkSession, transactional_brok
     assert broker.values(windows) == [b'{"n":10}']
 
 
+def test_totals_that_change_are_written_again_once_a_batch(
+    spark: SparkSession, transactional_broker: Broker, tmp_path: Path
+) -> None:
+    from mainstem.spark.pipelines import transform
+
+    broker = transactional_broker
+    source, target = broker.topic(1), broker.topic(1)
+    job = transform.Transform(broker.bootstrap, source, target, tmp_path, SCHEMA, output_mode="update")
+    statement = "select 'all' key, count(*) n from input"
+    for expected in (3, 6):
+        broker.produce(source, [event(nth) for nth in range(3)])
+        quietly(transform.run, spark, job, statement)
+        assert [each.value for each in broker.read(target)][-1] == b'{"n":%d}' % expected
+    assert broker.values(target) == [b'{"n":3}', b'{"n":6}']
+
+
 def test_an_audit_finds_what_is_missing_doubled_or_out_of_order(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:
     from mainstem.spark.pipelines import audit
 
     good, bad = broker.topic(2), broker.topic(1)
-    sequence = "cast(value as bigint)"
+    sequence = "value"
     broker.produce(good, [b"%d" % nth for nth in range(100)], keys=[b"k"] * 100)
     report = audit.audit_topic(spark, broker.bootstrap, good, sequence=sequence)
     assert report.is_good, report.to_text()

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
+import json
+import random
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from mainstem.cli.arguments import Verbs
-from mainstem.cli.failures import DONE, REFUSED, UserError
+from mainstem.cli.failures import DONE, NOT_FOUND, REFUSED, UserError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from mainstem.client.cluster import Cluster
+    from mainstem.spark.decisions import Decision
+
+T = TypeVar("T")
 
 
 def declare(parser: argparse.ArgumentParser, command: str) -> None:
@@ -61,6 +70,15 @@ def declare(parser: argparse.ArgumentParser, command: str) -> None:
     audit.add_argument("--against-bootstrap", metavar="HOST:PORT", help="its cluster, where it is another")
     audit.add_argument("--report", type=Path, metavar="FILE", help="write a page with plots here")
     _add_spark(audit)
+
+    verbs.add("sinks", "list the exactly-once sinks of Spark queries and what each decided last", run_sinks)
+    finish = verbs.add(
+        "finish",
+        "commit what a sink has decided, when its driver does not come back",
+        run_finish,
+        example="mainstem pipeline finish mainstem-sink.0f7c…",
+    )
+    finish.add_argument("sink", help="its name, as `mainstem pipeline sinks` shows it; its query must not run")
 
 
 def _add_stream(parser: argparse.ArgumentParser) -> None:
@@ -153,3 +171,52 @@ def run_audit(given: argparse.Namespace) -> int:
         report.write(given.report)
         print(f"  report: {given.report}")
     return DONE if report.is_good else REFUSED
+
+
+def run_sinks(given: argparse.Namespace) -> int:
+    async def story(cluster: Cluster) -> dict[str, Decision]:
+        from mainstem.spark.decisions import DecisionLog
+
+        log = DecisionLog(cluster)
+        await log.ensure()
+        return await log.all()
+
+    found = _with_cluster(given, story)
+    if given.json:
+        print(json.dumps({sink: {"batch": each.batch, "finished": each.is_finished} for sink, each in found.items()}))
+        return DONE
+    for sink, each in found.items():
+        print(f"{sink}  batch {each.batch}  {'finished' if each.is_finished else 'decided, not finished'}")
+    return DONE
+
+
+def run_finish(given: argparse.Namespace) -> int:
+    async def story(cluster: Cluster) -> Decision | None:
+        from mainstem.client.options import ProducerOptions
+        from mainstem.spark.decisions import DecisionLog
+        from mainstem.spark.exactly_once import Coordinator
+        from mainstem.spark.transactions import Transactions
+
+        options = ProducerOptions(bootstrap_servers=given.bootstrap)
+        log = DecisionLog(cluster)
+        await log.ensure()
+        if given.sink not in await log.all():
+            raise UserError(f"there is no sink {given.sink}; `mainstem pipeline sinks` lists them", NOT_FOUND)
+        return await Coordinator(cluster, options, given.sink, Transactions(cluster), log).recover()
+
+    last = _with_cluster(given, story)
+    assert last is not None
+    print(f"{given.sink}: batch {last.batch} is finished")
+    return DONE
+
+
+def _with_cluster(given: argparse.Namespace, story: Callable[[Cluster], Awaitable[T]]) -> T:
+    from mainstem.client.cluster import Cluster
+    from mainstem.client.options import ProducerOptions
+
+    async def run() -> T:
+        options = ProducerOptions(bootstrap_servers=given.bootstrap)
+        async with Cluster(options, random.Random()) as cluster:
+            return await story(cluster)
+
+    return asyncio.run(run())

@@ -114,18 +114,22 @@ class FrameReceiver:
                 # Nothing is complete before this frame is; its prefix was looked at when it came.
                 self._wait(at, end, self._expected)
                 return frames
-        elif self._partial is not None:
+        elif self._is_collecting():
             if self._expected == _UNKNOWN:
                 at = self._complete_prefix(count)
             if self._expected != _UNKNOWN:
                 at = self._complete_frame(at, count, frames)
-            if self._partial is not None:
+            if self._is_collecting():
                 return frames
         if end - at <= _SMALL_BYTES:
             self._split_small(at, bytes(shared.view[at:end]), frames)
         else:
             self._split(shared.view, at, end, frames)
         return frames
+
+    def _is_collecting(self) -> bool:
+        """Asked anew each time: once it was seen not to be None, the compiler would take `_partial` to stay so."""
+        return self._partial is not None
 
     def _wait(self, start: i64, end: i64, expected: i64) -> None:
         """Leaves a begun frame where it is: most often the next read is this connection's again."""

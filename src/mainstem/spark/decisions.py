@@ -149,6 +149,12 @@ class DecisionLog:
         is_finished = self._finished.get(sink, -1) >= found.batch
         return Decision(found.batch, found.run, found.superseded, found.transactions, found.written, is_finished)
 
+    async def all(self) -> dict[str, Decision]:
+        """The last decision of every sink."""
+        await self._read_on()
+        found = {sink: await self.last(sink) for sink in sorted(self._decided)}
+        return {sink: decision for sink, decision in found.items() if decision is not None}
+
     async def _read_on(self) -> None:
         if self._next < 0:
             self._next = (await list_offsets(self._cluster, {WHERE: EARLIEST}))[WHERE]

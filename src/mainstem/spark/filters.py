@@ -8,7 +8,7 @@ for timestamps need not rise). All filters are left to Spark to apply as well, s
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from pyspark.sql.datasource import (
     EqualTo,
@@ -21,6 +21,8 @@ from pyspark.sql.datasource import (
 )
 
 from mainstem.spark.offsets import Partition
+
+T = TypeVar("T")
 
 INT64_MAX = 0x7FFFFFFFFFFFFFFF
 
@@ -65,9 +67,9 @@ def _narrowed(found: Narrowing, column: str, given: Filter) -> Narrowing:
     if values is not None and None not in values:
         match column:
             case "topic":
-                return replace(found, topics=frozenset(values) & (found.topics or frozenset(values)))
+                return replace(found, topics=_both(frozenset(values), found.topics))
             case "partition":
-                return replace(found, partitions=frozenset(values) & (found.partitions or frozenset(values)))
+                return replace(found, partitions=_both(frozenset(values), found.partitions))
             case "offset" if values:
                 return _offsets(found, min(values), max(values) + 1)
     match given:
@@ -84,6 +86,11 @@ def _narrowed(found: Narrowing, column: str, given: Filter) -> Narrowing:
         case GreaterThanOrEqual(value=datetime() as moment) if column == "timestamp":
             return _since(found, moment)
     return found
+
+
+def _both(some: frozenset[T], others: frozenset[T] | None) -> frozenset[T]:
+    """None stands for all."""
+    return some if others is None else some & others
 
 
 def _offsets(found: Narrowing, first: int, end: int) -> Narrowing:

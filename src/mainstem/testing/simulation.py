@@ -30,6 +30,7 @@ from mainstem.client.consumer import AsyncConsumer
 from mainstem.client.producer import AsyncProducer
 from mainstem.sim.checkers.commits_survive import CommitsSurvive
 from mainstem.sim.checkers.history import HistoryHolds
+from mainstem.sim.checkers.transactions import TransactionsHold
 from mainstem.sim.client import SimClient
 from mainstem.sim.ledger import Violation
 from mainstem.sim.workloads import client_ms
@@ -112,11 +113,13 @@ class _World(World):
         self._settings = settings
         self._is_durable = is_durable
         super().__init__(seed)
-        self.checkers = [each for each in self.checkers if not isinstance(each, HistoryHolds | CommitsSurvive)]
+        theirs = HistoryHolds | CommitsSurvive | TransactionsHold
+        self.checkers = [each for each in self.checkers if not isinstance(each, theirs)]
         self.nemesis.allow(faults)
 
     def _config(self, rng: Random) -> BrokerConfig:
         self.durable = self._is_durable
+        self.is_transactional = True
         config = super()._config(rng)
         return BrokerConfig({**config.given, "offsets.retention.minutes": "10080", **self._settings})
 

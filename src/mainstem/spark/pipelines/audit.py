@@ -174,7 +174,7 @@ def _sequences(frame: DataFrame, sequence: str, within: str) -> list[Finding]:
 
     numbered = frame.select(
         f.expr(within).cast("string").alias("within"),
-        f.expr(sequence).cast("bigint").alias("number"),
+        f.expr(sequence).try_cast("bigint").alias("number"),
         "partition",
         "offset",
     )

@@ -9,6 +9,7 @@ the record's where the result has them.
 from __future__ import annotations
 
 import importlib
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,17 +102,34 @@ def start(spark: SparkSession, job: Transform, how: str | Function, *, continuou
     else:
         given.createOrReplaceTempView("input")
         result = spark.sql(how)
-    writer = (
-        sink_frame(result)
-        .writeStream.format("mainstem")
-        .option("kafka.bootstrap.servers", job.target_bootstrap or job.bootstrap)
-        .option("topic", job.target)
-        .option("guarantee", job.guarantee)
-        .option("checkpointLocation", str(job.checkpoint))
-        .outputMode(job.output_mode)
-        .queryName(f"{job.source} to {job.target}")
-    )
+    name = f"{job.source} to {job.target}"
+    checkpoint = str(job.checkpoint)
+    if job.output_mode == "update":
+        # Spark refuses this mode for a Python sink; as named writes, one a batch, it is exactly once all the same.
+        stream = result.writeStream.foreachBatch(updater(job))
+    else:
+        stream = sink_frame(result).writeStream.format("mainstem").options(**sink_options(job))
+    writer = stream.outputMode(job.output_mode).option("checkpointLocation", checkpoint).queryName(name)
     return started((writer if continuous else writer.trigger(availableNow=True)).start)
+
+
+def sink_options(job: Transform) -> dict[str, str]:
+    return {
+        "kafka.bootstrap.servers": job.target_bootstrap or job.bootstrap,
+        "topic": job.target,
+        "guarantee": job.guarantee,
+    }
+
+
+def updater(job: Transform) -> Callable[[DataFrame, int], None]:
+    """Writes a batch under the query's own id, which Spark keeps in the checkpoint: a new checkpoint is a new sink."""
+
+    def write(frame: DataFrame, batch: int) -> None:
+        query = json.loads((job.checkpoint / "metadata").read_text())["id"]
+        named = {"txnAppId": query, "txnVersion": str(batch)}
+        sink_frame(frame).write.format("mainstem").mode("append").options(**sink_options(job), **named).save()
+
+    return write
 
 
 def run(
