@@ -29,6 +29,9 @@ _VOLATILE = [
     (re.compile(r"\"crc\": \d+"), "CRC"),
 ]
 
+_SIZE = re.compile(r"\b\d{2,3}\b")
+"""Batches are a few bytes longer or shorter, as their records come faster or slower."""
+
 
 class Session:
     """A folder with a `mainstem` on its PATH, in which commands are run one after the other."""
@@ -76,14 +79,17 @@ def steady(text: str) -> str:
     """A page without what differs from run to run."""
 
     def block(found: re.Match[str]) -> str:
-        lines, is_measure = [], False
+        lines, is_measure, is_dump = [], False, False
         for line in found[1].splitlines():
             if line.startswith("$ "):
                 is_measure = line[2:].startswith(_MEASURES)
+                is_dump = line[2:].startswith("mainstem dump")
             elif is_measure:
                 line = " ".join(re.findall(r"[A-Za-z/]{2,}", line.split("  ")[0] if "  " in line.strip() else line))
             for pattern, name in _VOLATILE:
                 line = pattern.sub(name, line)
+            if is_dump:
+                line = _SIZE.sub("SIZE", line)
             lines.append(re.sub(r" +", " ", line).strip())
         return "```console\n" + "\n".join(lines) + "\n```"
 
