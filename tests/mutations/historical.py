@@ -459,7 +459,7 @@ MUTATIONS = (
         "the end moves after the index",
         _end_moves_after_index,
         ("D5", "inconsistent", "duplicate", "lost", "D3", "T1", "P1", "D6", "nothing fails"),
-        300,
+        600,
     ),
     Mutation("KAFKA-10778", "appends after a failed write", _appends_after_error, ("D5",), 200),
     Mutation("KAFKA-10432", "epoch 0 is left out", _no_epoch_zero, ("P9", "D6"), 5),
