@@ -8,8 +8,8 @@ JOBS ?= 2
 INTERPRETED := MAINSTEM_EXPECT=interpreted PYTHONPATH=src $(BIN)/python
 COMPILED := MAINSTEM_EXPECT=compiled PYTHONPATH=build/compiled $(BIN)/python
 
-.PHONY: help run test lint types test-interpreted test-compiled test-crash test-protocol test-compat test-kgo \
-	test-differential test-sim test-mutations compiled bench test-spark demo clean
+.PHONY: help run test lint types test-interpreted test-compiled test-crash test-protocol test-compat test-client \
+	test-kgo test-differential test-sim test-mutations test-spark compiled bench demo clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -26,6 +26,8 @@ build/compiled/.ready: $(VENV)/.ready setup.py $(SOURCES)
 	@echo "Compiling the hot modules with mypyc (a minute or two after a change) ..."
 	@rm -rf build/compiled
 	MAINSTEM_COMPILE=auto $(BIN)/python setup.py -q build --build-lib build/compiled
+	@# As an installer does: or every start would compile what is left interpreted, where nothing may be written.
+	$(BIN)/python -m compileall -q build/compiled
 	@touch $@
 
 ## make compiled          build the hot modules with mypyc into build/compiled
@@ -68,8 +70,12 @@ test-protocol: build/compiled/.ready
 ## make test-compat       every client, Kafka's own tools, and kill -9, against our broker
 test-compat: build/compiled/.ready
 	$(COMPILED) -m pytest -n $(JOBS) --timeout 600 \
-	  tests/compat/test_round_trip.py tests/compat/test_clients.py tests/compat/test_tools.py tests/compat/test_kcat.py \
-	  tests/compat/test_kill.py
+	  tests/compat/test_round_trip.py tests/compat/test_clients.py tests/compat/test_transactions.py \
+	  tests/compat/test_tools.py tests/compat/test_kcat.py tests/compat/test_kill.py tests/compat/test_exactly_once.py
+
+## make test-client       our client and the command line against our broker, Kafka 4.3 and Kafka 3.9, and through 30 kill -9
+test-client: build/compiled/.ready
+	$(COMPILED) -m pytest -n $(JOBS) --dist loadgroup --timeout 600 tests/client tests/cli
 
 ## make test-kgo          franz-go's own tests against our broker; what is left out is in tests/compat/kgo_left_out.txt
 test-kgo: build/compiled/.ready

@@ -196,3 +196,41 @@ def first_acknowledgement(system: System, topic: str) -> None:
     producer.produce(topic, b"x", partition=0, on_delivery=failures)
     assert producer.flush(DEADLINE_S) == 0
     failures.check(1)
+
+
+def transactions(system: System, topic: str, count: int, duration_ms: int, size: int) -> tuple[int, float, list[float]]:
+    """Transactions one after the other, each sent into for so long: records, seconds, and from begin to committed (ms).
+
+    The producer's queue is short, so that the end of a transaction does not wait for what piled up in the client.
+    """
+    failures = Failures()
+    producer = Producer(
+        {"bootstrap.servers": system.bootstrap, **_QUIET, **_PRODUCER, "transactional.id": f"bench-{uuid4().hex}"}
+    )
+    producer.init_transactions(DEADLINE_S)
+    batch: list[dict[str, object]] = [{"value": bytes(size)}] * 500
+    queue_max = max(1000, (4 << 20) // size)
+    times = []
+    sent = reports = 0
+    warm = count // 10
+    began = time.perf_counter()
+    for number in range(count + warm):
+        if number == warm:
+            sent, began = 0, time.perf_counter()
+        started = time.perf_counter()
+        producer.begin_transaction()
+        until = started + duration_ms / 1000
+        while time.perf_counter() < until:
+            messages = list(batch)
+            messages[-1] = {"value": bytes(size), "callback": failures}
+            assert producer.produce_batch(topic, messages, partition=0) == len(messages)
+            sent += len(messages)
+            reports += 1
+            while len(producer) > queue_max:
+                producer.poll(0.001)
+        producer.commit_transaction(DEADLINE_S)
+        times.append((time.perf_counter() - started) * 1000)
+    seconds = time.perf_counter() - began
+    producer.flush(DEADLINE_S)
+    failures.check(reports)
+    return sent, seconds, times[warm:]

@@ -2,7 +2,7 @@
 
 import time
 
-from bench import load, protocol, records
+from bench import consuming, load, producing, protocol, records
 from bench.frame import Figures, Metric, Row, one_by_one, ours_alone, side_by_side
 from bench.spark import SPARK_ROWS
 from bench.systems import System
@@ -16,6 +16,8 @@ TOPICS = 100
 PARTITIONS_PER_TOPIC = 100
 TOPICS_PER_REQUEST = 5
 IDLE_S = 20.0
+TRANSACTIONS = 50
+TRANSACTION_MS = 100
 
 
 def _produce_1k(system: System) -> Figures:
@@ -55,6 +57,19 @@ def _percentile(ascending: list[float], percent: int) -> float:
 def _single_record_requests(system: System) -> Figures:
     seconds, cpu = load.single_record_requests(system, load.new_topic(system), PRODUCERS, REQUESTS)
     return {"k_s": REQUESTS / 1e3 / seconds, "cpu_us": cpu / REQUESTS * 1e6}
+
+
+def _transactions(system: System, size: int) -> Figures:
+    sent, seconds, times = load.transactions(system, load.new_topic(system), TRANSACTIONS, TRANSACTION_MS, size)
+    return {"mb_s": sent * size / 1e6 / seconds, "committed_p50": _percentile(sorted(times), 50)}
+
+
+def _transactions_100(system: System) -> Figures:
+    return _transactions(system, 100)
+
+
+def _transactions_1k(system: System) -> Figures:
+    return _transactions(system, 1024)
 
 
 def _start(system: System) -> Figures:
@@ -143,6 +158,24 @@ ROWS: tuple[Row, ...] = (
         side_by_side(_single_record_requests),
     ),
     Row(
+        "transactions-100b",
+        "100 B records in transactions of 100 ms, one partition",
+        (
+            Metric("mb_s", "throughput", "MB/s", ratio_at_least=1.0),
+            Metric("committed_p50", "begin to committed, p50", "ms", ratio_at_most=1.0),
+        ),
+        side_by_side(_transactions_100),
+    ),
+    Row(
+        "transactions-1k",
+        "1 KB records in transactions of 100 ms, one partition",
+        (
+            Metric("mb_s", "throughput", "MB/s", ratio_at_least=1.0),
+            Metric("committed_p50", "begin to committed, p50", "ms", ratio_at_most=1.0),
+        ),
+        side_by_side(_transactions_1k),
+    ),
+    Row(
         "start",
         "start of a new node; 300 MB in and out, then 40,000 requests",
         (
@@ -185,6 +218,38 @@ ROWS: tuple[Row, ...] = (
             Metric("walk", "structural check", "M/s"),
         ),
         ours_alone(records.measure_row),
+    ),
+    Row(
+        "produce-client",
+        "producing 100 B records, four clients to one Mainstem broker",
+        (
+            Metric("calls", "our producer, one call a record", "M records/s"),
+            Metric("calls_to_kafka_python", "the same, to `kafka-python`", "×", at_least=5),
+            Metric("calls_to_aiokafka", "the same, to `aiokafka`", "×", at_least=5),
+            Metric("calls_to_confluent", "the same, to `confluent-kafka`", "×", at_least=0.6),
+            Metric("calls_cpu", "its CPU", "s/M records"),
+            Metric("calls_cpu_to_confluent", "the same, to `confluent-kafka`", "×"),
+            Metric("async_calls", "our producer on asyncio, one `await` a record", "M records/s"),
+            Metric("async_calls_to_aiokafka", "the same, to `aiokafka`", "×", at_least=5),
+            Metric("arrow", "our producer, from Arrow", "M records/s"),
+            Metric("arrow_to_confluent", "the same, to `confluent-kafka`", "×", at_least=2.5),
+            Metric("arrow_cpu", "its CPU", "s/M records"),
+            Metric("arrow_cpu_to_confluent", "the same, to `confluent-kafka`", "×"),
+        ),
+        producing.measure,
+    ),
+    Row(
+        "consume-client",
+        "consuming 100 B records, four clients on one Mainstem broker",
+        (
+            Metric("objects", "our consumer, as objects", "M records/s"),
+            Metric("objects_to_kafka_python", "the same, to `kafka-python`", "×", at_least=5),
+            Metric("objects_to_aiokafka", "the same, to `aiokafka`", "×", at_least=5),
+            Metric("objects_to_confluent", "the same, to `confluent-kafka`", "×", at_least=1.5),
+            Metric("arrow", "our consumer, as Arrow", "M records/s"),
+            Metric("arrow_to_confluent", "the same, to `confluent-kafka`'s `consume()`", "×", at_least=6),
+        ),
+        consuming.measure,
     ),
     *SPARK_ROWS,
 )

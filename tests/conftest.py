@@ -1,10 +1,17 @@
-"""Fails the run at once when the build under test is not the one that was asked for."""
+"""Fails the run at once when the build under test is not the one that was asked for.
+
+How quick the machine is at some moment is no property of the code: Hypothesis must not fail a test for it.
+"""
 
 import os
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from mainstem.build_info import build_name
+
+settings.register_profile("mainstem", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("mainstem")
 
 
 def pytest_configure(config: pytest.Config) -> None:

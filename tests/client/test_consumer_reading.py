@@ -288,6 +288,15 @@ def test_many_partitions_share_a_session(target: Target) -> None:
             assert len(read(consumer, 40)) == 40
 
 
+def test_partitions_that_are_added_are_read_from_their_beginning(target: Target) -> None:
+    topic = target.topic()
+    with target.consumer(topic, auto_offset_reset="latest", metadata_max_age_ms=100) as consumer:
+        consumer.poll(100)
+        target.grow(topic, 2)
+        written = target.fill(topic, 1, 3)
+        assert values(read(consumer, 3)) == written
+
+
 def test_a_topic_that_is_not_there_is_told(target: Target) -> None:
     with (
         pytest.raises(UnknownTopicOrPartitionError, match="nowhere"),

@@ -303,6 +303,19 @@ def test_a_member_that_vanishes_is_replaced_after_its_session(target: Target) ->
         until(lambda: have_all([heir], topic, 2), heir)
 
 
+def test_a_member_that_goes_while_it_joins_keeps_nobody_waiting(target: Target) -> None:
+    topic, group = target.topic(2), new_group()
+    with target.member(group, topic) as first:
+        until(lambda: have_all([first], topic, 2), first)
+        second = target.member(group, topic)
+        # It waits for the first one, which does not poll now.
+        assert second.poll(1000) == []
+        began = time.monotonic()
+        second.close()
+        assert time.monotonic() - began < 4
+        until(lambda: have_all([first], topic, 2), first, timeout_s=5)
+
+
 def test_errors_of_the_group_name_it(target: Target) -> None:
     topic, group = target.topic(), new_group()
     with target.member(group, topic, partition_assignment_strategy="range") as first:

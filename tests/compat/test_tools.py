@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.compat.scenarios import new_name
 from tests.support.kafka import TOOL_TIMEOUT_S, Kafka
@@ -139,3 +140,64 @@ def test_the_tools_that_look_at_the_cluster(tools: Tools) -> None:
     assert "ClusterId" in tools.run("MetadataQuorumCommand", "describe", "--status")
     assert "metadata.version" in tools.run("FeatureCommand", "describe")
     assert "Produce(0)" in tools.run("BrokerApiVersionsCommand")
+
+
+def test_producer_performance_in_transactions(tools: Tools) -> None:
+    topic = tools.create("performance")
+    said = tools.run(
+        "ProducerPerformance",
+        *("--topic", topic, "--num-records", "2000", "--record-size", "100", "--throughput", "-1"),
+        *("--transactional-id", new_name("perf"), "--transaction-duration-ms", "100"),
+    )
+    assert "2000 records sent" in said
+    counted = tools.run("GetOffsetShell", "--topic", topic, "--time", "-1")
+    assert int(counted.strip().rpartition(":")[2]) > 2000, "records and markers"
+
+
+def test_the_transactional_message_copier(kafka: Kafka, tools: Tools) -> None:
+    source, target = tools.create("copied-from"), tools.create("copied-to")
+    tools.fill(source, 500)
+    command = kafka.command(
+        f"{TOOLS}.TransactionalMessageCopier",
+        *("--broker-list", tools.bootstrap, "--input-topic", source, "--input-partition", "0"),
+        *("--output-topic", target, "--max-messages", "500", "--consumer-group", new_name("copiers")),
+        *("--transaction-size", "40", "--transactional-id", new_name("copier"), "--enable-random-aborts"),
+        options=["-Dlog4j2.level=ERROR"],
+    )
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert '"remaining":0' in done.stdout.replace(" ", ""), done.stdout[-500:]
+    said = tools.run(
+        f"{TOOLS}.consumer.ConsoleConsumer",
+        *("--topic", target, "--from-beginning", "--max-messages", "500", "--timeout-ms", "20000"),
+        *("--command-property", "isolation.level=read_committed"),
+    )
+    values = re.findall(r"key (\d+)", said)
+    assert [int(one) for one in values] == list(range(500))
+
+
+def test_the_transactions_tool(tools: Tools) -> None:
+    topic, transactional_id = tools.create("transactions"), new_name("id")
+    producer = Producer({"bootstrap.servers": tools.bootstrap, "transactional.id": transactional_id, "log_level": 0})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(topic, b"open")
+    producer.flush(20)
+    listed = tools.run("TransactionsCommand", "list")
+    assert re.search(rf"{transactional_id}\s+\d+\s+\d+\s+Ongoing", listed), listed
+    described = tools.run("TransactionsCommand", "describe", "--transactional-id", transactional_id)
+    found = re.search(rf"{transactional_id}\s+(\d+)\s+(\d+)\s+Ongoing.*{topic}-0", described)
+    assert found, described
+    producers = tools.run("TransactionsCommand", "describe-producers", "--topic", topic, "--partition", "0")
+    assert re.search(rf"{found[1]}\s+{found[2]}\s", producers), producers
+    hanging = tools.run("TransactionsCommand", "find-hanging", "--topic", topic, "--partition", "0")
+    assert transactional_id not in hanging
+    start = re.search(rf"{found[1]}\s+{found[2]}\s.*\s(\d+)\s*$", producers, re.MULTILINE)
+    assert start, producers
+    tools.run(
+        "TransactionsCommand",
+        *("abort", "--topic", topic, "--partition", "0", "--start-offset", start[1]),
+    )
+    after = tools.run("TransactionsCommand", "describe-producers", "--topic", topic, "--partition", "0")
+    assert re.search(rf"{found[1]}\s+{found[2]}\s.*\sNone\s*$", after, re.MULTILINE), after
+    tools.run("TransactionsCommand", "forceTerminateTransaction", "--transactionalId", transactional_id)

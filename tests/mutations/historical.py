@@ -12,17 +12,22 @@ import pytest
 
 from mainstem.broker.drivers import compaction
 from mainstem.broker.partition import Partition
-from mainstem.core.group import machine
-from mainstem.core.group.classic import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE
+from mainstem.core.group import machine, records
+from mainstem.core.group.classic import COMPLETING_REBALANCE, PREPARING_REBALANCE
 from mainstem.core.group.machine import GroupMachine
 from mainstem.core.group.offsets import Offsets
 from mainstem.core.group.rebalance import Rebalancing
 from mainstem.core.group.store import GroupStore
-from mainstem.core.log import compaction as core_compaction
+from mainstem.core.log import compaction as compaction_rules
 from mainstem.core.log.epochs import LeaderEpochs
 from mainstem.core.log.producers import ProducerStates
+from mainstem.core.log.verification import Verifications
+from mainstem.core.txn import machine as txn_machine
+from mainstem.core.txn.machine import Client, TxnMachine
+from mainstem.core.txn.states import TV1, Transaction
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.sim.loop import ProcessDied
+from mainstem.sim.world import TRANSACTIONAL_EVERY
 from mainstem.storage import batch_filter, checkpoint, cleaner, cleaning, log_directory
 from mainstem.storage.clean_shutdown import NAME, UNCLEAN, parse_marker
 from mainstem.storage.errors import StorageError
@@ -42,6 +47,8 @@ class Mutation:
     """The promises that may be found broken, by how they begin."""
     seeds_max: int
     first_seed: int = 0
+    every: int = 1
+    """Of the seeds from the first on, which are tried."""
 
 
 def _state_before_write(patch: pytest.MonkeyPatch, reached: Reached) -> None:
@@ -265,11 +272,11 @@ def _ack_before_sync(patch: pytest.MonkeyPatch, reached: Reached) -> None:
 
 def _cleans_what_is_not_stable(patch: pytest.MonkeyPatch, reached: Reached) -> None:
     """KAFKA-13194: everything but the active segment is cleaned, also what is not yet stable."""
-    original = core_compaction.find_cleanable
+    original = compaction_rules.find_cleanable
 
     def find(
         segments: Any, log_start: int, log_end: int, stable_end: int, durable_end: int, *rest: Any
-    ) -> core_compaction.Cleanable:
+    ) -> compaction_rules.Cleanable:
         if min(stable_end, durable_end) < segments[-1].base_offset:
             reached()
         return original(segments, log_start, log_end, log_end, log_end, *rest)
@@ -300,7 +307,7 @@ def _gap_at_the_end(patch: pytest.MonkeyPatch, reached: Reached) -> None:
             reached()
         self.cleaned_to = self._keys.latest_offset + 1
         self._phase = cleaning._PLANNING
-        self._tracker = core_compaction.TransactionTracker()
+        self._tracker = compaction_rules.TransactionTracker()
         upper = min(self.cleaned_to, self.end)
         self._sources = [segment for segment in self.log.segments if segment.base_offset < upper]
 
@@ -308,16 +315,142 @@ def _gap_at_the_end(patch: pytest.MonkeyPatch, reached: Reached) -> None:
 
 
 def _offsets_expire_in_a_rebalance(patch: pytest.MonkeyPatch, reached: Reached) -> None:
-    """KAFKA-13636: a group in the middle of a rebalance loses its offsets as if nobody were there."""
+    """KAFKA-13636: a group in the middle of a rebalance counts as subscribed to nothing, and loses its offsets."""
+    original = Offsets.expire
 
-    def may_expire(self: Offsets, group: Any) -> bool:
-        if group.state in (PREPARING_REBALANCE, COMPLETING_REBALANCE):
+    def expire(self: Offsets, group: Any, now_ms: int) -> Any:
+        if group.state not in (PREPARING_REBALANCE, COMPLETING_REBALANCE):
+            return original(self, group, now_ms)
+        expired = [
+            records.offset_tombstone(group.group_id, topic, partition)
+            for (topic, partition), committed in self.store.offsets_of(group.group_id).items()
+            if self._has_expired(group, committed, now_ms)
+        ]
+        if expired:
             reached()
-            return True
-        return group.protocol_type is None or group.state is EMPTY
+        return expired, False
 
-    patch.setattr(Offsets, "_may_expire", may_expire)
+    patch.setattr(Offsets, "expire", expire)
 
+
+def _late_batch_begins_a_transaction(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """KAFKA-14884: the coordinator was asked, but nobody looks again when the batch is appended."""
+
+    def check(self: Verifications, producer_id: int, guard: int) -> None:
+        reached()
+
+    patch.setattr(Verifications, "check", check)
+
+
+def _late_end_is_taken(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """KIP-890, part 2: an EndTxn of an epoch that is over ends whatever is open now."""
+    original = TxnMachine.end
+
+    def end(self: TxnMachine, ticket: Any, client: Client, commit: bool, now_ms: int, fresh_id: int = -1) -> Any:
+        txn = self.store.get(client.transactional_id)
+        if txn is not None and client.producer_id == txn.producer_id and client.epoch < txn.producer_epoch:
+            reached()
+            client = client._replace(epoch=txn.producer_epoch)
+        return original(self, ticket, client, commit, now_ms, fresh_id)
+
+    patch.setattr(TxnMachine, "end", end)
+
+
+def _time_out_keeps_the_epoch(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """KAFKA-6119: a transaction whose time is up is aborted, and its client goes on as if nothing had been."""
+
+    def abort(self: TxnMachine, txn: Transaction, now_ms: int, fresh_id: int) -> Any:
+        reached()
+        return self._prepare(txn, txn.prepared(False, TV1, -1, now_ms))
+
+    patch.setattr(TxnMachine, "_abort", abort)
+
+
+def _client_chooses_epoch(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """KAFKA-9600: an end with a higher epoch is taken."""
+    original = txn_machine._check_client
+
+    def check(txn: Transaction, client: Client) -> None:
+        if client.epoch > txn.client_epoch:
+            reached()
+            return
+        original(txn, client)
+
+    patch.setattr(txn_machine, "_check_client", check)
+
+
+def _markers_are_compacted(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """KAFKA-14055: a marker goes like a record whose key has come again."""
+    original = compaction_rules.judge
+
+    def judge(batch: Any, tracker: Any, states: Any, end: int, now_ms: int) -> Any:
+        verdict = original(batch, tracker, states, end, now_ms)
+        if batch.is_control and not verdict.is_spent_marker:
+            reached()
+            verdict.drops_all = True
+        return verdict
+
+    patch.setattr(cleaning, "judge", judge)
+
+
+def _producers_expire_early(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """KAFKA-9144: what is known of a producer goes while it is still needed."""
+
+    def expire(self: ProducerStates, now_ms: int, expiration_ms: int) -> list[int]:
+        gone = list(self._producers)
+        if gone:
+            reached()
+        self._producers.clear()
+        return gone
+
+    patch.setattr(ProducerStates, "expire", expire)
+
+
+def _stable_offset_off_by_one(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Redpanda #3036: the last stable offset is one too far."""
+
+    def last_stable_offset(self: ReadableLog) -> int:
+        first = self._first_unstable
+        if 0 <= first < self.high_watermark:
+            reached()
+            return first + 1
+        return self.high_watermark
+
+    patch.setattr(ReadableLog, "last_stable_offset", property(last_stable_offset))
+
+
+def _stable_offset_is_high_watermark(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """nisshi #689: readers of committed records are given everything."""
+
+    def last_stable_offset(self: ReadableLog) -> int:
+        if self._first_unstable >= 0:
+            reached()
+        return self.high_watermark
+
+    patch.setattr(ReadableLog, "last_stable_offset", property(last_stable_offset))
+
+
+def _of_transactions(bug: str, what: str, patch: Patch, invariants: tuple[str, ...], seeds_max: int) -> Mutation:
+    """Looked for in the seeds that have transactions."""
+    return Mutation(bug, what, patch, invariants, seeds_max, TRANSACTIONAL_EVERY - 1, TRANSACTIONAL_EVERY)
+
+
+TRANSACTIONS = (
+    "C4",
+    "T4",
+    "T5",
+    "T7",
+    "T9",
+    "T12",
+    "G1a",
+    "T1",
+    "D6",
+    "D2",
+    "duplicate",
+    "lost",
+    "P12",
+    "nonmonotonic",
+)
 
 MUTATIONS = (
     Mutation("KAFKA-6683", "producer state changes before the write", _state_before_write, ("D6", "T1", "lost"), 30),
@@ -344,7 +477,7 @@ MUTATIONS = (
         ("the broker starts", "D3", "lost", "P12"),
         100,
     ),
-    Mutation("KAFKA-3968", "directories are not synced", _directory_not_synced, ("D3", "P1", "lost", "D6"), 60),
+    Mutation("KAFKA-3968", "directories are not synced", _directory_not_synced, ("D3", "P1", "lost", "D6"), 400),
     Mutation("KAFKA-17306", "replay expects what compaction removed", _strict_replay, ("G9", "G4"), 300),
     Mutation("KAFKA-12890", "stuck in CompletingRebalance", _no_sync_timer, ("G9", "P12"), 100),
     Mutation("Redpanda #3039", "no memory of batches", _no_dedupe, ("T1",), 30),
@@ -355,5 +488,15 @@ MUTATIONS = (
     Mutation("KAFKA-8764", "a gap is cleaned without end", _gap_at_the_end, ("C6",), 600),
     Mutation("KAFKA-13636", "offsets expire in a rebalance", _offsets_expire_in_a_rebalance, ("G7",), 300),
     Mutation("NATS 2.12.1", "acknowledged before it is synced", _ack_before_sync, ("P1", "D3", "lost"), 60),
+    _of_transactions(
+        "KAFKA-14884", "nobody looks again at the append", _late_batch_begins_a_transaction, TRANSACTIONS, 100
+    ),
+    _of_transactions("KIP-890 part 2", "a late end ends the next", _late_end_is_taken, TRANSACTIONS, 30),
+    _of_transactions("KAFKA-6119", "a time-out keeps the epoch", _time_out_keeps_the_epoch, TRANSACTIONS, 60),
+    _of_transactions("KAFKA-9600", "a client chooses its epoch", _client_chooses_epoch, ("T4", "T5"), 20),
+    _of_transactions("KAFKA-14055", "markers are compacted by key", _markers_are_compacted, TRANSACTIONS, 60),
+    _of_transactions("KAFKA-9144", "producers expire early", _producers_expire_early, TRANSACTIONS, 20),
+    _of_transactions("Redpanda #3036", "stable offset off by one", _stable_offset_off_by_one, TRANSACTIONS, 30),
+    _of_transactions("nisshi #689", "no stable offset", _stable_offset_is_high_watermark, TRANSACTIONS, 30),
     Mutation("compaction and recovery", "a gap is taken for a loss", _recovery_point_not_written, ("D3",), 60),
 )

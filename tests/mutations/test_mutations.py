@@ -19,7 +19,7 @@ def find(mutation: Mutation, patch: pytest.MonkeyPatch) -> tuple[int, str]:
 
     mutation.patch(patch, reached)
     for count in range(mutation.seeds_max):
-        result = run_seed(mutation.first_seed + count)
+        result = run_seed(mutation.first_seed + count * mutation.every)
         if result.violation is not None:
             assert times_reached > 0, f"{result.violation}, but the mutated code never ran"
             assert result.violation.invariant.startswith(mutation.invariants), str(result.violation)
@@ -44,4 +44,4 @@ QUICK = 30
 )
 def test_a_bug_that_others_had_is_found(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
     seeds, promise = find(mutation, monkeypatch)
-    print(f"{mutation.bug}: {promise}, seed {mutation.first_seed + seeds - 1}")
+    print(f"{mutation.bug}: {promise}, seed {mutation.first_seed + (seeds - 1) * mutation.every}")

@@ -11,7 +11,6 @@ from mainstem.broker.app import Broker
 from mainstem.client.cluster import Cluster, CoordinatorKind
 from mainstem.client.connection import BrokerConnection
 from mainstem.client.errors import (
-    BrokerNotAvailableError,
     IllegalStateError,
     InvalidTopicError,
     KafkaTimeoutError,
@@ -130,7 +129,7 @@ def test_a_broker_that_went_away_is_found_again_when_it_is_back(tmp_path: Path) 
 def test_a_node_that_metadata_does_not_know_is_refused(tmp_path: Path) -> None:
     async def story(node: Broker, cluster: Cluster) -> None:
         await cluster.update()
-        with pytest.raises(BrokerNotAvailableError, match="no such broker"):
+        with pytest.raises(NoBrokersAvailableError, match="no such broker"):
             await cluster.node(99)
 
     run(tmp_path, story)

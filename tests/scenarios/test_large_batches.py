@@ -57,6 +57,25 @@ def test_batches_behind_one_that_a_thread_judges_are_appended_in_the_order_they_
     run_with_node(tmp_path, scenario)
 
 
+def test_requests_that_wait_for_room_on_their_connection_keep_their_order_too(tmp_path: Path) -> None:
+    """An answer makes room, and the request it lets in arrives while the batch before it is being finished."""
+
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await create_topic(peer, "packed", compression_type="lz4")
+        counts = [3000 if number % 2 else 1 for number in range(80)]
+        sequence = 0
+        for count in counts:
+            peer.send(produce_request("packed", batch(count, sequence, codec=ZSTD)), 9)
+            sequence += count
+        expected = 0
+        for count in counts:
+            answer = (await peer.receive(ProduceResponse, 9)).responses[0].partition_responses[0]
+            assert (answer.error_code, answer.base_offset) == (0, expected), answer
+            expected += count
+
+    run_with_node(tmp_path, scenario)
+
+
 def test_others_are_served_while_a_large_batch_waits_to_be_judged(tmp_path: Path) -> None:
     async def scenario(node: Broker, peer: Peer) -> None:
         await create_topic(peer, "packed", compression_type="zstd")

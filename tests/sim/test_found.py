@@ -6,6 +6,7 @@ import pytest
 
 from mainstem.broker.config import BrokerConfig
 from mainstem.build_info import build_name
+from mainstem.client.producer import AsyncProducer
 from mainstem.protocol.builder import BatchBuilder
 from mainstem.protocol.messages.k00_produce import (
     PartitionProduceData,
@@ -102,6 +103,35 @@ def test_records_that_cannot_be_read_end_the_connection_and_nothing_else() -> No
     machine.disk.cut_file(path, machine.disk.file_size(path) - 1)
     assert isinstance(fetched(), NoAnswer)
     assert machine.scheduler.failures == []
+
+
+def test_our_producer_waits_while_no_broker_is_known() -> None:
+    """It asked for the leader, was told at once that nobody knows it, and asked again, without a pause between."""
+    machine = Machine()
+    sent: list[int] = []
+
+    async def produce() -> None:
+        await create_topic(machine.client, "table", 1, {})
+        async with AsyncProducer(
+            bootstrap_servers="broker:9092",
+            rng=Random(1),
+            clock=machine.process.clock.wall_ms,
+            request_timeout_ms=1000,
+        ) as producer:
+            for number in range(2):
+                sent.append((await producer.send_and_wait("table", b"value %d" % number)).offset)
+                machine.process.kill()
+
+    producing = machine.loop.create_task(produce())
+    machine.run(10)
+    assert sent == [0]
+    assert machine.scheduler.steps < 20_000
+    machine.start()
+    machine.run(10)
+    assert sent == [0, 1]
+    machine.start()
+    assert machine.scheduler.run_until(producing.done, machine.scheduler.now + 60)
+    assert producing.exception() is None
 
 
 def test_a_start_on_a_failed_metadata_disk_says_so() -> None:

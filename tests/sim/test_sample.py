@@ -8,7 +8,7 @@ from mainstem.sim.world import run_seed
 
 pytestmark = pytest.mark.skipif(build_name() != "interpreted", reason="the simulator runs the interpreted broker")
 
-SAMPLE = 100
+SAMPLE = 200
 SLICE = 10
 
 

@@ -38,7 +38,7 @@ class Writer:
         """Appends one batch; the offset of its first record."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
-            code, offset = asyncio.run(self._send(topic, partition, values, timestamp, codec, headers))
+            code, offset = asyncio.run(self.send_once(topic, partition, values, timestamp, codec, headers))
             if not code:
                 return offset
             error = error_for(code, topic=topic, partition=partition)
@@ -49,9 +49,9 @@ class Writer:
 
     def try_send(self, topic: str, partition: int, values: Sequence[bytes]) -> int:
         """Appends one batch; the error code."""
-        return asyncio.run(self._send(topic, partition, values, 1_000_000, 0, ()))[0]
+        return asyncio.run(self.send_once(topic, partition, values, 1_000_000, 0, ()))[0]
 
-    async def _send(
+    async def send_once(
         self,
         topic: str,
         partition: int,

@@ -16,8 +16,11 @@ from tests.support.node import Node
 
 NAMES = ("mainstem", "kafka43", "kafka39")
 _VERSIONS = {"kafka43": VERSION, "kafka39": OLDER_VERSION}
+_CAMPAIGN = (pytest.mark.campaign, pytest.mark.kafka)
+# With `--dist loadgroup` the tests of one target run in one process, which starts it once.
 PARAMS = [
-    pytest.param(name, marks=() if name == "mainstem" else (pytest.mark.campaign, pytest.mark.kafka)) for name in NAMES
+    pytest.param(name, marks=(pytest.mark.xdist_group(name), *(() if name == "mainstem" else _CAMPAIGN)))
+    for name in NAMES
 ]
 
 

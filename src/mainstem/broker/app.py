@@ -195,6 +195,7 @@ class Broker:
         if self._lifecycle is not None:
             await self._lifecycle.shut_down()
         self.close_listeners()
+        self.verification.close()
         self.transactions.close()
         self.groups.close()
         await self.compaction.stop()

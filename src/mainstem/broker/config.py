@@ -7,7 +7,6 @@ Rules:
 - A security setting that is not built yet stops the start: ignoring it would let someone in.
 """
 
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -254,6 +253,8 @@ def _warnings(given: Mapping[str, str]) -> Iterable[str]:
         if key in SETTINGS:
             yield f"{key} is a setting of Kafka's that has no effect here"
         elif not key.startswith("listener.name."):
+            import difflib  # for this alone: a start does without
+
             near = difflib.get_close_matches(key, SETTINGS, n=1)
             yield f"{key} is not a setting" + (f"; did you mean {near[0]}?" if near else "")
 

@@ -51,6 +51,7 @@ class Partition:
         "_clock",
         "_committing",
         "_flushing",
+        "_is_appending",
         "_loop",
         "_moved",
         "_on_failure",
@@ -91,6 +92,7 @@ class Partition:
         self._order = 0
         self._flushing: asyncio.Future[None] | None = None
         self._restructuring: asyncio.Future[object] | None = None
+        self._is_appending = False
         self._moved = False
 
     def __repr__(self) -> str:
@@ -188,11 +190,15 @@ class Partition:
     ) -> None:
         """Appends a client's batch when its turn has come and it is judged, and tells `done`."""
         self.waiting.append(_Waiting(buffer, start, end, all_in_sync, guard, done))
-        if len(self.waiting) == 1:
+        if not self._is_appending:
             self._append_waiting()
 
     def _append_waiting(self) -> None:
-        """Appends the batches whose turn it is, up to the first that a thread must judge."""
+        """Appends the batches whose turn it is, up to the first that a thread must judge.
+
+        To tell one is done may bring in the next: it joins the line, and this goes on with it.
+        """
+        self._is_appending = True
         waiting = self.waiting
         while waiting:
             first = waiting[0]
@@ -208,6 +214,7 @@ class Partition:
             waiting.popleft()
             first.done(outcome)
             self.notify()
+        self._is_appending = False
 
     def _judged(self, judging: "asyncio.Future[None]") -> None:
         error = judging.exception()

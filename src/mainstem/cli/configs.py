@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mainstem.cli.arguments import Verbs
 from mainstem.cli.failures import DONE, NOT_FOUND, UserError
-from mainstem.cli.output import Column, Output, name
+from mainstem.cli.output import Column, Output, name, prose
 from mainstem.cli.values import key_value
 
 if TYPE_CHECKING:
@@ -60,9 +60,9 @@ def show(given: argparse.Namespace) -> int:
         if missing:
             raise UserError(f"{given.kind} {given.name} has no config {missing[0]}", NOT_FOUND)
         rows = [_row(entry) for _, entry in sorted(found.items()) if given.all or given.key or not entry.is_default]
-        columns = [name("config"), Column("value", "bold"), Column("source", "dim"), Column("type", "dim")]
+        columns = [name("config"), prose("value", "bold"), Column("source", "dim"), Column("type", "dim")]
         columns += [Column("read_only", "dim")] if given.kind == "broker" else []
-        columns += [Column("documentation")] if given.docs else []
+        columns += [prose("documentation")] if given.docs else []
         out.table(columns, rows, "every config has its default; --all shows them")
         return DONE
 

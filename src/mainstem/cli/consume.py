@@ -22,7 +22,7 @@ from mainstem.cli.arguments import add_cluster
 from mainstem.cli.consume_sinks import FORMATS, Sink, make_sink
 from mainstem.cli.failures import DONE, NOT_FOUND, UserError
 from mainstem.cli.output import Output, Progress
-from mainstem.cli.values import count, duration_ms, key_value, not_negative, partitions, point_in_time
+from mainstem.cli.values import count, duration_ms, key_value, not_negative, partitions, point_in_time, several
 
 if TYPE_CHECKING:
     from mainstem.client.consumer_sync import Consumer
@@ -87,13 +87,14 @@ def consume(given: argparse.Namespace) -> int:
     try:
         with Consumer(**_options(given)) as consumer:
             reading = _subscribe(consumer, given) if given.group else _assign(consumer, given, there)
+            sink.open()
             reading.run(sink, out)
     finally:
         sink.close()
     elapsed_s = max(time.monotonic() - began, 1e-9)
     if given.output is not None or not out.is_terminal or reading.count == 0:
         where = f" to {given.output}" if given.output is not None else ""
-        out.note(f"{reading.count:,} records of {given.topic}{where} in {elapsed_s:.2f} s")
+        out.note(f"{several(reading.count, 'record')} of {given.topic}{where} in {elapsed_s:.2f} s")
     return DONE
 
 

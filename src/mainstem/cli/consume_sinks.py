@@ -10,6 +10,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, Protocol
 
 from mainstem.cli.failures import REFUSED, UserError
@@ -34,7 +35,11 @@ class Taken(NamedTuple):
 
 
 class Sink(Protocol):
+    """Made from the options, opened when it is sure that there is something to read: opening empties the file."""
+
     is_file: bool
+
+    def open(self) -> None: ...
 
     def take(
         self, consumer: Consumer, wait_ms: float, most: int | None, ends: Mapping[TopicPartition, int] | None
@@ -55,17 +60,21 @@ def make_sink(out: Output, given: argparse.Namespace) -> Sink:
         if given.output is None:
             raise UserError("Parquet goes to a file: --output FILE.parquet")
         return ParquetSink(str(given.output))
-    lines = _lines(out, chosen)
-    if given.output is None:
-        return LineSink(sys.stdout.buffer, lines, is_file=False)
-    return LineSink(open(given.output, "wb"), lines, is_file=True)
+    return LineSink(given.output, _lines(out, chosen))
 
 
 class LineSink:
-    def __init__(self, stream: BinaryIO, lines: Lines, *, is_file: bool) -> None:
-        self.is_file = is_file
-        self._stream = stream
+    """Lines to a file, or to stdout where there is no path."""
+
+    def __init__(self, path: Path | None, lines: Lines) -> None:
+        self.is_file = path is not None
+        self._path = path
+        self._stream: BinaryIO = sys.stdout.buffer
         self._lines = lines
+
+    def open(self) -> None:
+        if self._path is not None:
+            self._stream = self._path.open("wb")
 
     def take(
         self, consumer: Consumer, wait_ms: float, most: int | None, ends: Mapping[TopicPartition, int] | None
@@ -85,23 +94,29 @@ class LineSink:
         return Taken(len(records), len(wanted), positions)
 
     def close(self) -> None:
-        if self.is_file:
+        if self._stream is not sys.stdout.buffer:
             self._stream.close()
 
 
 class ParquetSink:
-    """A file with a row group for each fetch. It is there when something was written, whole when it is closed."""
+    """A file with a row group for each fetch, whole when it is closed."""
 
     is_file = True
 
     def __init__(self, path: str) -> None:
         try:
-            import pyarrow.parquet
+            import pyarrow.parquet  # noqa: F401 (whether it is there is the question)
         except ImportError:
             raise UserError("Parquet needs pyarrow: pip install 'mainstem[arrow]'", REFUSED) from None
+        self._path = path
+        self._writer: Any = None
+
+    def open(self) -> None:
+        import pyarrow.parquet
+
         from mainstem.client.arrow_read import COLUMNS, empty_batch
 
-        self._writer = pyarrow.parquet.ParquetWriter(path, empty_batch(COLUMNS).schema, compression="zstd")
+        self._writer = pyarrow.parquet.ParquetWriter(self._path, empty_batch(COLUMNS).schema, compression="zstd")
 
     def take(
         self, consumer: Consumer, wait_ms: float, most: int | None, ends: Mapping[TopicPartition, int] | None
@@ -123,7 +138,8 @@ class ParquetSink:
         return Taken(came, written, positions)
 
     def close(self) -> None:
-        self._writer.close()
+        if self._writer is not None:
+            self._writer.close()
 
 
 def _below(batch: Any, end: int) -> Any:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mainstem.cli.arguments import add_cluster
 from mainstem.cli.failures import DONE, REFUSED
-from mainstem.cli.output import Column, Output, name
-from mainstem.cli.values import in_words
+from mainstem.cli.output import Column, Output, name, prose
+from mainstem.cli.values import in_words, several
 
 if TYPE_CHECKING:
     from mainstem.client.admin import AsyncAdmin
@@ -64,11 +64,11 @@ def doctor(given: argparse.Namespace) -> int:
     if out.is_json:
         out.document([each._asdict() for each in findings])
     else:
-        columns = [Column("area", "dim"), name("check"), Column("result"), Column("found"), Column("advice")]
+        columns = [Column("area", "dim"), name("check"), Column("result"), prose("found"), prose("advice")]
         out.draw(columns, [each._asdict() for each in findings])
         problems = sum(each.result == PROBLEM for each in findings)
         advised = sum(each.result == ADVICE for each in findings)
-        out.note(f"{len(findings)} checks: {problems} problems, {advised} pieces of advice")
+        out.note(f"{several(len(findings), 'check')}: {several(problems, 'problem')}, {advised} advised")
     return REFUSED if any(each.result == PROBLEM for each in findings) else DONE
 
 
@@ -267,7 +267,7 @@ async def _round_trip(admin: AsyncAdmin) -> list[Finding]:
 async def _quorum(admin: AsyncAdmin) -> list[Finding]:
     found = await admin.describe_quorum()
     behind = [each.node_id for each in found.voters if each.log_end_offset < found.high_watermark]
-    what = f"{len(found.voters)} voters, leader {found.leader_id}, epoch {found.leader_epoch}"
+    what = f"{several(len(found.voters), 'voter')}, leader {found.leader_id}, epoch {found.leader_epoch}"
     if behind:
         advice = f"controller {', '.join(map(str, behind))} lags behind: look at its log"
         return [Finding("cluster", "quorum", ADVICE, what, advice)]
@@ -281,7 +281,7 @@ async def _partitions(admin: AsyncAdmin) -> list[Finding]:
     every = [(topic.name, each) for topic in topics.values() for each in topic.partitions]
     headless = [f"{name}:{each.partition}" for name, each in every if each.leader < 0]
     short = [f"{name}:{each.partition}" for name, each in every if len(each.isr) < len(each.replicas)]
-    findings = [Finding("cluster", "partitions", OK, f"{len(every):,} of {len(topics):,} topics")]
+    findings = [Finding("cluster", "partitions", OK, f"{len(every):,} of {several(len(topics), 'topic')}")]
     if headless:
         advice = "start the brokers that hold them, or elect anyone (unclean) and lose records"
         findings.append(Finding("cluster", "leaders", PROBLEM, f"{len(headless)} have none: {_some(headless)}", advice))

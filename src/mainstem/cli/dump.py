@@ -25,7 +25,7 @@ from typing import Any, Final
 from mainstem.cli.arguments import add_output
 from mainstem.cli.failures import DONE, NOT_FOUND, REFUSED, UserError
 from mainstem.cli.output import Column, Output, Row, name, number
-from mainstem.cli.values import positive
+from mainstem.cli.values import positive, several
 
 _BLOCK_ROWS: Final = 1000
 """Rows of a table that are aligned to each other: a segment has too many to look at them all first."""
@@ -185,7 +185,7 @@ def _blocks(rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 
 def _print_batch(out: Output, row: Row) -> None:
-    words = [f"offsets {row['base_offset']} to {row['last_offset']}", f"{row['count']} records"]
+    words = [f"offsets {row['base_offset']} to {row['last_offset']}", several(row["count"], "record")]
     words += [f"position {row['position']}", f"{row['size']} bytes", row["codec"], f"epoch {row['leader_epoch']}"]
     if row["producer_id"] is not None:
         words.append(f"producer {row['producer_id']} epoch {row['producer_epoch']} sequence {row['base_sequence']}")

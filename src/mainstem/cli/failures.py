@@ -62,7 +62,7 @@ def describe(error: Exception) -> tuple[int, str, dict[str, Any]]:
         return _describe_kafka(error)
     if isinstance(error, OSError):
         return REFUSED, f"{error.filename}: {error.strerror}" if error.filename else str(error), {}
-    return REFUSED, f"{type(error).__name__}: {error}", {}
+    return REFUSED, f"this is a bug: {type(error).__name__}: {error}; MAINSTEM_DEBUG=1 shows where", {}
 
 
 def _describe_kafka(error: KafkaError) -> tuple[int, str, dict[str, Any]]:

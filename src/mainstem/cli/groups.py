@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem.cli.arguments import Verbs, add_agreement
 from mainstem.cli.failures import DONE, NOT_FOUND, REFUSED, UserError
-from mainstem.cli.output import Column, Output, name, number
-from mainstem.cli.values import not_negative, partitions, point_in_time
+from mainstem.cli.output import Column, Output, name, number, prose
+from mainstem.cli.values import not_negative, partitions, point_in_time, several
 
 if TYPE_CHECKING:
     from mainstem.client.admin import AsyncAdmin
@@ -60,7 +60,7 @@ def list_(given: argparse.Namespace) -> int:
     async def story(admin: AsyncAdmin, out: Output) -> int:
         found = await admin.list_groups(states=given.state)
         rows = [
-            {"group": each.group_id, "state": each.state, "kind": each.type, "protocol": each.protocol_type}
+            {"group": each.group_id, "state": each.state, "kind": each.type.lower(), "protocol": each.protocol_type}
             for each in found
         ]
         out.table([name("group"), Column("state"), Column("kind"), Column("protocol")], rows, "there are no groups")
@@ -111,12 +111,14 @@ def reset(given: argparse.Namespace) -> int:
         if is_asked:
             out.draw(_RESET_COLUMNS, rows)
         if not given.dry_run:
-            out.confirm(f"set {len(rows)} offsets of group {given.group}?", is_agreed=given.yes)
+            out.confirm(f"set {several(len(rows), 'offset')} of group {given.group}?", is_agreed=given.yes)
             await admin.alter_group_offsets(given.group, target)
         if not is_asked:
             out.table(_RESET_COLUMNS, rows)
         out.note(
-            "nothing was changed: --dry-run" if given.dry_run else f"set {len(rows)} offsets of group {given.group}"
+            "nothing was changed: --dry-run"
+            if given.dry_run
+            else f"set {several(len(rows), 'offset')} of group {given.group}"
         )
         return DONE
 
@@ -177,7 +179,7 @@ async def _whole(admin: AsyncAdmin, group: GroupDescription) -> dict[str, Any]:
     return {
         "group": group.group_id,
         "state": group.state,
-        "kind": group.type,
+        "kind": group.type.lower(),
         "assignor": group.assignor,
         "coordinator": group.coordinator.node_id,
         "lag": sum(each["lag"] or 0 for each in rows),
@@ -191,7 +193,7 @@ def _print_whole(out: Output, document: dict[str, Any], *, with_members: bool) -
     out.fields([*pairs, ("members", len(document["members"])), ("lag", f"{document['lag']:,}")], document["group"])
     if with_members:
         out.draw(
-            [name("member"), Column("instance"), Column("client"), Column("host"), Column("partitions")],
+            [name("member"), Column("instance"), Column("client"), Column("host"), prose("partitions")],
             document["members"],
         )
     elif document["offsets"]:
@@ -226,7 +228,9 @@ async def _require_no_members(admin: AsyncAdmin, group_id: str) -> None:
     except GroupIdNotFoundError:
         return
     if group.members:
-        raise UserError(f"group {group_id} has {len(group.members)} members; stop its consumers first", REFUSED)
+        raise UserError(
+            f"group {group_id} has {several(len(group.members), 'member')}; stop its consumers first", REFUSED
+        )
 
 
 async def _committed(admin: AsyncAdmin, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:

@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, Literal, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,6 +27,9 @@ BAD: Final = "bold red"
 DOUBTFUL: Final = "yellow"
 NAME: Final = "bold cyan"
 FAINT: Final = "dim"
+
+_GAP: Final = 2
+_PROSE_WIDTH_MIN: Final = 24
 
 _STATES: Final = {
     "Stable": GOOD,
@@ -51,6 +54,8 @@ class Column:
     style: str = ""
     is_number: bool = False
     heading: str = ""
+    is_prose: bool = False
+    """Whether it may be broken into lines where the terminal is narrow. Names and numbers never are."""
 
     @property
     def title(self) -> str:
@@ -59,6 +64,10 @@ class Column:
 
 def number(key: str, heading: str = "", style: str = "") -> Column:
     return Column(key, style, is_number=True, heading=heading)
+
+
+def prose(key: str, style: str = "") -> Column:
+    return Column(key, style, is_prose=True)
 
 
 def name(key: str, heading: str = "") -> Column:
@@ -141,6 +150,7 @@ class Output:
     def note(self, text: str) -> None:
         """Something to know that is no result."""
         if not self.is_quiet:
+            sys.stdout.flush()  # so that it comes after what it is about, also where both go to one file
             print(text, file=sys.stderr)
 
     @contextlib.contextmanager
@@ -175,18 +185,29 @@ class Output:
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             raise UserError("nothing was changed", REFUSED)
 
-    def _console(self) -> Console:
+    def _console(self, width_min: int = 0) -> Console:
         from rich.console import Console
 
-        return Console(highlight=False, force_terminal=True, color_system="auto" if self.is_terminal else "standard")
+        console = Console(highlight=False, force_terminal=True, color_system="auto" if self.is_terminal else "standard")
+        if console.width < width_min:
+            console.width = width_min
+        return console
 
     def _draw_rich(self, columns: Sequence[Column], cells: list[list[str]]) -> None:
+        from rich.cells import cell_len
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-        for column in columns:
-            table.add_column(column.title, justify="right" if column.is_number else "left", overflow="fold")
+        table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, _GAP, 0, 0))
+        width = 0
+        for at, column in enumerate(columns):
+            natural = max([cell_len(column.title), *(cell_len(row[at]) for row in cells)])
+            least = min(natural, _PROSE_WIDTH_MIN) if column.is_prose else natural
+            width += least + _GAP
+            justify: Literal["right", "left"] = "right" if column.is_number else "left"
+            table.add_column(
+                column.title, justify=justify, overflow="fold", no_wrap=not column.is_prose, min_width=least
+            )
         for row in cells:
             table.add_row(
                 *(
@@ -194,7 +215,8 @@ class Output:
                     for column, value in zip(columns, row, strict=True)
                 )
             )
-        self._console().print(table)
+        # A terminal that is too narrow wraps lines itself: better than numbers that are cut.
+        self._console(width).print(table)
 
 
 class Progress:

@@ -21,6 +21,7 @@ from mainstem.cli.values import count, in_words, key_value, positive, size
 
 if TYPE_CHECKING:
     from mainstem.client.batches import SendFuture
+    from mainstem.client.sync_admin import Admin
 
 QUANTILES: Final = (0.5, 0.9, 0.95, 0.99, 0.999)
 _SAMPLES_MAX: Final = 20_000
@@ -28,6 +29,7 @@ _SAMPLES_MAX: Final = 20_000
 _FILL_BYTES: Final = 1 << 20
 _POLL_MS: Final = 1000.0
 _GIVE_UP_S: Final = 30.0
+_LEADER_LOOK_S: Final = 0.02
 
 
 def declare(parser: argparse.ArgumentParser, command: str) -> None:
@@ -167,9 +169,22 @@ def _topic(given: argparse.Namespace) -> Iterator[str]:
     with Admin(bootstrap_servers=given.bootstrap) as admin:
         admin.create_topics([NewTopic(name, given.partitions)])
         try:
+            while not _is_led(admin, name):
+                time.sleep(_LEADER_LOOK_S)
             yield name
         finally:
             admin.delete_topics([name])
+
+
+def _is_led(admin: Admin, topic: str) -> bool:
+    """Brokers of Kafka learn of a new topic a moment after it was created."""
+    from mainstem.client.errors import UnknownTopicOrPartitionError
+
+    try:
+        found = admin.describe_topics([topic])[topic]
+    except UnknownTopicOrPartitionError:
+        return False
+    return all(each.leader >= 0 for each in found.partitions)
 
 
 def _extra(given: argparse.Namespace) -> dict[str, Any]:

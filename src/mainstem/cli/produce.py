@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from mainstem.cli.arguments import add_cluster
 from mainstem.cli.failures import DONE, UserError
 from mainstem.cli.output import Output
-from mainstem.cli.values import duration_ms, key_value, not_negative
+from mainstem.cli.values import duration_ms, key_value, not_negative, several
 
 if TYPE_CHECKING:
     from mainstem.cli.record_text import NewRecord
@@ -100,7 +100,8 @@ def produce(given: argparse.Namespace) -> int:
             producer.flush()
             sent.settle()
     elapsed_s = max(time.monotonic() - began, 1e-9)
-    out.note(f"{sent.count:,} records to {given.topic} in {elapsed_s:.2f} s ({sent.count / elapsed_s:,.0f} a second)")
+    rate = f"{sent.count / elapsed_s:,.0f} a second"
+    out.note(f"{several(sent.count, 'record')} to {given.topic} in {elapsed_s:.2f} s ({rate})")
     return DONE
 
 

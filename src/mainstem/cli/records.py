@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mainstem.cli.arguments import Verbs, add_agreement
 from mainstem.cli.failures import DONE, NOT_FOUND, UserError
 from mainstem.cli.output import Output, name, number
-from mainstem.cli.values import not_negative, partitions, point_in_time
+from mainstem.cli.values import not_negative, partitions, point_in_time, several
 
 if TYPE_CHECKING:
     from mainstem.client.admin import AsyncAdmin
@@ -50,7 +50,7 @@ def delete(given: argparse.Namespace) -> int:
         limits = {tp: max(offset, first[tp]) for tp, offset in limits.items()}
         doomed = sum(limits[tp] - first[tp] for tp in chosen)
         if not given.dry_run:
-            out.confirm(f"delete {doomed:,} offsets of {given.topic}, for good?", is_agreed=given.yes)
+            out.confirm(f"delete {several(doomed, 'offset')} of {given.topic}, for good?", is_agreed=given.yes)
             limits = await admin.delete_records(limits)
         rows = [
             {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mainstem.cli.arguments import Verbs, add_agreement
 from mainstem.cli.failures import DONE, NOT_FOUND, UserError, together
 from mainstem.cli.output import Column, Output, name, number
-from mainstem.cli.values import in_words, key_value, positive
+from mainstem.cli.values import in_words, key_value, positive, several
 
 if TYPE_CHECKING:
     from mainstem.client.admin import AsyncAdmin
@@ -112,7 +112,8 @@ def _print_made(out: Output, rows: list[dict[str, Any]]) -> None:
             out.note(f"{row['topic']} exists already")
         else:
             word = "could be created" if row["result"] == "valid" else "created"
-            out.line(f"{word} {row['topic']}: {row['partitions']} partitions, {row['replication_factor']} replicas")
+            sizes = f"{several(row['partitions'], 'partition')}, {several(row['replication_factor'], 'replica')}"
+            out.line(f"{word} {row['topic']}: {sizes}")
 
 
 def list_(given: argparse.Namespace) -> int:

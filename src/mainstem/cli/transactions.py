@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mainstem.cli.arguments import Verbs, add_agreement
 from mainstem.cli.failures import DONE, NOT_FOUND, UserError
 from mainstem.cli.output import Column, Output, name, number
-from mainstem.cli.values import duration_in_words, duration_ms, not_negative, time_in_words
+from mainstem.cli.values import duration_in_words, duration_ms, not_negative, several, time_in_words
 
 if TYPE_CHECKING:
     from mainstem.client.admin import AsyncAdmin
@@ -103,7 +103,7 @@ def _abort_id(given: argparse.Namespace) -> Any:
         await admin.fence_producers([given.id])
         count = len(before.partitions)
         out.done(
-            f"aborted {given.id}: {count} partitions"
+            f"aborted {given.id}: {several(count, 'partition')}"
             if count
             else f"{given.id} had nothing open; its producer is fenced",
             transactional_id=given.id,

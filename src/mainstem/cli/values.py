@@ -87,6 +87,11 @@ def partitions(text: str) -> list[int]:
     return found
 
 
+def several(number: int, thing: str) -> str:
+    """`1 record`, `1,000 records`."""
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+
+
 def in_words(number: float, unit: str = "B") -> str:
     """A size as people say it: `1.5 KiB`."""
     for prefix in ("", "Ki", "Mi", "Gi"):

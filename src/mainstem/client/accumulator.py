@@ -45,7 +45,9 @@ class PartitionQueue:
         "epoch",
         "in_flight",
         "is_active",
+        "is_established",
         "leader",
+        "next_number",
         "next_ordinal",
         "next_sequence",
         "partition",
@@ -73,9 +75,12 @@ class PartitionQueue:
         self.producer_id: i64 = -1
         self.producer_epoch: i64 = -1
         self.next_sequence: i64 = 0
+        self.next_number: i64 = 0
         self.sequenced: list[ProducerBatch] = []
         """Batches with a sequence that are not answered for good, in flight or waiting to be sent again, in order."""
         self.bump_wanted = False
+        self.is_established = False
+        """Whether the broker has acknowledged a batch of the present producer id and epoch."""
 
     def put_back(self, batch: ProducerBatch) -> None:
         """A batch that was sent and is to be sent again, in its old place."""

@@ -54,6 +54,7 @@ class ProducerBatch:
         "is_done",
         "is_doubtful",
         "max_timestamp",
+        "number",
         "ordinal",
         "partition",
         "parts",
@@ -84,6 +85,8 @@ class ProducerBatch:
         self.producer_id: i64 = NO_PRODUCER_ID
         self.producer_epoch: i64 = -1
         self.sequence: i64 = NO_SEQUENCE
+        self.number: i64 = -1
+        """The how-manieth batch with a sequence it is in its partition."""
         self.attempts: i64 = 0
         self.retry_at_s = 0.0
         self.is_closed = False

@@ -21,9 +21,8 @@ from random import Random
 from typing import Any, TypeVar
 
 from mainstem.client.backoff import Backoff
-from mainstem.client.connection import BrokerConnection
+from mainstem.client.connection import RECEIVE_BYTES, BrokerConnection
 from mainstem.client.errors import (
-    BrokerNotAvailableError,
     IllegalStateError,
     KafkaError,
     KafkaTimeoutError,
@@ -59,7 +58,7 @@ class Cluster:
         self._rng = rng
         self._allow_auto_create = allow_auto_create
         self._loop = asyncio.get_running_loop()
-        self._shared = SharedBuffer()
+        self._shared = SharedBuffer(RECEIVE_BYTES)
         self._closed = False
         self._connections: dict[int, BrokerConnection] = {}
         self._connecting: dict[int, asyncio.Task[BrokerConnection]] = {}
@@ -68,7 +67,8 @@ class Cluster:
         self._coordinators: dict[tuple[CoordinatorKind, str], int] = {}
         self._wanted: dict[str, float] = {}
         """Topics that metadata is kept for, and when each was last asked for."""
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+        """In the order they were started, so that they end in the same order every time."""
         self._refreshing: asyncio.Task[None] | None = None
         self._refresh_again = False
         self._refresh_backoff = self.backoff()
@@ -111,8 +111,8 @@ class Cluster:
     def spawn(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
         """Starts a task that ends with this cluster."""
         task = self._loop.create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
         return task
 
     def backoff(self) -> Backoff:
@@ -131,7 +131,7 @@ class Cluster:
         return max(0.0, self._blocked_until.get(node_id, 0.0) - self._loop.time())
 
     async def node(self, node_id: int) -> BrokerConnection:
-        """The connection to a node, opened if need be. BrokerNotAvailableError where the node is not known."""
+        """The connection to a node, opened if need be. NoBrokersAvailableError where the node is not known."""
         if self._closed:
             raise IllegalStateError("the client is closed")
         found = self.connected(node_id)
@@ -181,7 +181,7 @@ class Cluster:
         if self.cache.controller_id not in self.cache.brokers:
             await self.update()
         if self.cache.controller_id not in self.cache.brokers:
-            raise BrokerNotAvailableError("the cluster has no controller at this moment")
+            raise NoBrokersAvailableError("the cluster has no controller at this moment")
         return await self.node(self.cache.controller_id)
 
     def _address(self, node_id: int) -> tuple[str, int]:
@@ -190,7 +190,7 @@ class Cluster:
         broker = self.cache.brokers.get(node_id)
         if broker is None:
             self.request_update()
-            raise BrokerNotAvailableError("the cluster has no such broker at this moment", broker=str(node_id))
+            raise NoBrokersAvailableError("the cluster has no such broker at this moment", broker=str(node_id))
         return broker.host, broker.port
 
     async def _connect(self, node_id: int) -> BrokerConnection:
@@ -410,7 +410,7 @@ class Cluster:
         response = await connection.ask(request, MetadataResponse)
         raise_for(response.error_code, "Metadata", broker=connection.name)
         if not response.brokers:
-            raise BrokerNotAvailableError("the broker knows of no brokers yet", broker=connection.name)
+            raise NoBrokersAvailableError("the broker knows of no brokers yet", broker=connection.name)
         self.cache.update(response, asked)
         self._adopt(connection)
         self._drop_moved()

@@ -40,6 +40,8 @@ Chunk = bytes | bytearray | memoryview
 
 DEFAULT_TIMEOUT_S: Final = 30.0
 MAX_FRAME_BYTES: Final = 0x7FFFFFFF
+RECEIVE_BYTES: Final = 4 << 20
+"""What a client receives into: room for the answer to a fetch of a few partitions, which then is copied once."""
 _CORRELATION_ID_AT: Final = 8
 _ERROR_CODE_AT: Final = 4
 _ID: Final = Struct(">i")
@@ -88,7 +90,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self.last_used_s = self._loop.time()
         self._on_lost = on_lost
-        self._receiver = FrameReceiver(shared or SharedBuffer(), MAX_FRAME_BYTES)
+        self._receiver = FrameReceiver(shared or SharedBuffer(RECEIVE_BYTES), MAX_FRAME_BYTES)
         self._transport: Any = None
         self._pending: deque[_Pending] = deque()
         self._last_id = 0
@@ -244,6 +246,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.is_writable = True
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._receiver.close()
         reason = f"the connection was lost: {exc}" if exc else "the broker closed the connection"
         self._end(DisconnectedError(reason, broker=self.name))
 

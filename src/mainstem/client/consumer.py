@@ -91,7 +91,7 @@ class AsyncConsumer:
         self._signal = asyncio.Event()
         self._cluster = Cluster(options, self._rng, allow_auto_create=options.allow_auto_create_topics)
         self._fetcher = Fetcher(self._cluster, self._subscription, options, self._rng)
-        self._fetcher.on_data = self._signal.set
+        self._fetcher.on_data = self._notify
         isolation = READ_COMMITTED if options.isolation_level == "read_committed" else 0
         self._finder = OffsetFinder(self._cluster, isolation)
         self._membership: Membership | None = None
@@ -100,7 +100,7 @@ class AsyncConsumer:
             self._lane = Lane(self._cluster, "group", self._rng)
             coordinator = Coordinator(self._cluster, self._lane, options.group_id)
             self._membership = Membership(self._cluster, coordinator, self._subscription, options, self._now)
-            self._membership.on_change = self._signal.set
+            self._membership.on_change = self._notify
             self._membership.tell = self._tell
             self._membership.before_revoking = self._commit_before_revoking
             self._commits = Commits(coordinator, self.group_metadata)
@@ -111,13 +111,14 @@ class AsyncConsumer:
         self._positions.on_change = self._positions_changed
         self._fetcher.on_unsettled = self._positions.start
         self._subscription.on_change = self._fetcher.wake
-        self._cluster.on_update(self._signal.set)
+        self._cluster.on_update(self._notify)
         self._next_commit_s = self._time() + options.auto_commit_interval_ms / 1000
         if self._reads_all:
             found = await self._cluster.metadata(self._first_topics, options.default_api_timeout_ms)
             self._subscription.assign(
                 TopicPartition(topic, number) for topic, info in found.items() for number in info.partitions
             )
+            self._cluster.on_update(self._follow_partitions)
         elif self._first_topics:
             await self.subscribe(self._first_topics)
         return self
@@ -196,6 +197,7 @@ class AsyncConsumer:
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Reads exactly these partitions, whoever else does."""
         self._check()
+        self._reads_all = False
         wanted = [TopicPartition(*each) for each in partitions]
         self._subscription.assign(wanted)
         self._drop_in_hand([tp for tp in {(r.topic, r.partition) for r in self._in_hand} if tp not in wanted])
@@ -281,6 +283,30 @@ class AsyncConsumer:
                 return False
             self._membership.left_poll()
         return not (self.options.enable_auto_commit and self._until_commit_s() <= 0)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether there is nothing to do but to wait until `_notify`. Any thread may ask."""
+        if self._is_closed or self._subscription.mode is Mode.NOTHING or self._fetcher.needs_settling:
+            return False
+        if self._membership is not None and self._subscription.is_by_group and not self._membership.is_settled:
+            return False
+        return self._until_commit_s() > 0 and self._positions.is_settled
+
+    def wait_beside(self, wait: Callable[[float], object], seconds: float) -> None:
+        """Has another thread wait, at most so long, while this counts as being in a poll."""
+        membership = self._membership
+        if membership is not None:
+            membership.entered_poll()
+        try:
+            wait(min(seconds, self._until_commit_s()))
+        finally:
+            if membership is not None:
+                membership.left_poll()
+
+    @property
+    def has_data(self) -> bool:
+        return self._fetcher.has_data
 
     def take_ready(self, max_records: int | None = None) -> list[ConsumerRecord]:
         """What is in memory, at most so many. Afterwards `needs_wake` may be true."""
@@ -586,8 +612,31 @@ class AsyncConsumer:
         assert self._now is not None
         return self._now()
 
-    def _positions_changed(self) -> None:
+    def _notify(self) -> None:
+        """Something has come that a poll waits for."""
         self._signal.set()
+
+    def _follow_partitions(self) -> None:
+        """Reads partitions that were added to the topics since the start, too: all of them, for all of it is new."""
+        if self._subscription.mode is not Mode.ASSIGNED or not self._reads_all:
+            return
+        had = self._subscription.partitions
+        known = self._cluster.cache.topics
+        added = [
+            TopicPartition(topic, number)
+            for topic in self._first_topics
+            if topic in known
+            for number in known[topic].partitions
+            if (topic, number) not in had
+        ]
+        if added:
+            self._subscription.assign([*had, *added])
+            for tp in added:
+                self._subscription.state(tp).ask_reset("earliest")
+            self._positions.start()
+
+    def _positions_changed(self) -> None:
+        self._notify()
         self._fetcher.wake()
 
     async def _tell(self, what: str, partitions: list[TopicPartition]) -> None:

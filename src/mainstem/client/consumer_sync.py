@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from queue import SimpleQueue
@@ -42,6 +43,12 @@ class _Core(AsyncConsumer):
     def __init__(self, *topics: str, **options: Any) -> None:
         super().__init__(*topics, now=time.monotonic, **options)
         self.errands: SimpleQueue[_Errand] | None = None
+        self.bell = threading.Event()
+        """Rung when there may be something to take or to do."""
+
+    def _notify(self) -> None:
+        super()._notify()
+        self.bell.set()
 
     async def _call(
         self, method: Callable[[list[TopicPartition]], Awaitable[None] | None], partitions: list[TopicPartition]
@@ -173,26 +180,36 @@ class Consumer:
     def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> list[ConsumerRecord]:
         """The next records, at most `max_records`; as soon as there are any, and none when the time is up."""
         core = self._core
-        if core.can_take:
-            records = core.take_ready(max_records)
-            self._keep_fetching()
-            if records:
-                return records
         if core.has_in_hand:
             return core.rest_in_hand(max_records)
-        return self._wait(lambda: core.take_ready(max_records), timeout_ms)
+        return self._take(lambda: core.take_ready(max_records), timeout_ms)
 
-    def _wait(self, take: Callable[[], list[T]], timeout_ms: float) -> list[T]:
-        deadline = time.monotonic() + timeout_ms / 1000
-        left_ms = timeout_ms
+    def _take(self, take: Callable[[], list[T]], timeout_ms: float) -> list[T]:
+        """What `take` gives, as soon as it gives something. Goes to the loop where there is more to do than wait."""
+        core = self._core
+        deadline = 0.0
         while True:
-            taken: list[T] = []
-            if self._run(self._core.wait_ready(max(0.0, left_ms))):
+            if core.can_take:
                 taken = take()
                 self._keep_fetching()
+                if taken:
+                    return taken
+            now = time.monotonic()
+            deadline = deadline or now + timeout_ms / 1000
+            if now < deadline and core.is_quiet and not core.has_data:
+                core.bell.clear()
+                if not core.has_data:
+                    core.wait_beside(core.bell.wait, deadline - now)
+                if core.can_take:
+                    continue
             left_ms = (deadline - time.monotonic()) * 1000
-            if taken or left_ms <= 0:
-                return taken
+            if self._run(core.wait_ready(max(0.0, left_ms))):
+                taken = take()
+                self._keep_fetching()
+                if taken:
+                    return taken
+            if time.monotonic() >= deadline:
+                return []
 
     def _keep_fetching(self) -> None:
         if self._core.needs_wake:
@@ -213,12 +230,7 @@ class Consumer:
         if core.has_in_hand:
             raise IllegalStateError("an iteration has records left over; poll them first")
         names = None if columns is None else tuple(columns)
-        if core.can_take:
-            batches = core.take_ready_arrow(names, max_batches)
-            self._keep_fetching()
-            if batches:
-                return batches
-        return self._wait(lambda: core.take_ready_arrow(names, max_batches), timeout_ms)
+        return self._take(lambda: core.take_ready_arrow(names, max_batches), timeout_ms)
 
     # Positions
 

@@ -428,7 +428,7 @@ class Fetcher:
             return False
         topic, number = state.tp
         error = error_for(code, f"fetch at offset {asked.offset}", broker=broker, topic=topic, partition=number)
-        if code == ErrorCode.UNKNOWN_SERVER_ERROR:
+        if code == ErrorCode.UNKNOWN_SERVER_ERROR or (error.retriable and code != ErrorCode.CORRUPT_MESSAGE):
             log.warning("%s", error)
             state.retry_at = self._loop.time() + self._options.retry_backoff_max_ms / 1000
             return False

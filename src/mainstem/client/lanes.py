@@ -11,8 +11,8 @@ from random import Random
 
 from mainstem.client.backoff import Backoff
 from mainstem.client.cluster import Cluster
-from mainstem.client.connection import BrokerConnection
-from mainstem.client.errors import BrokerNotAvailableError, IllegalStateError, KafkaError
+from mainstem.client.connection import RECEIVE_BYTES, BrokerConnection
+from mainstem.client.errors import IllegalStateError, KafkaError, NoBrokersAvailableError
 from mainstem.protocol.framing import SharedBuffer
 
 
@@ -24,7 +24,7 @@ class Lane:
         self._name = name
         self._rng = rng
         self._loop = asyncio.get_running_loop()
-        self._shared = SharedBuffer()
+        self._shared = SharedBuffer(RECEIVE_BYTES)
         self._connections: dict[int, BrokerConnection] = {}
         self._connecting: dict[int, asyncio.Task[BrokerConnection]] = {}
         self._pauses: dict[int, Backoff] = {}
@@ -72,7 +72,7 @@ class Lane:
         broker = self._cluster.cache.brokers.get(node_id)
         if broker is None:
             self._cluster.request_update()
-            raise BrokerNotAvailableError("the cluster has no such broker at this moment", broker=str(node_id))
+            raise NoBrokersAvailableError("the cluster has no such broker at this moment", broker=str(node_id))
         options = self._cluster.options
         pauses = self._pauses.get(node_id)
         if pauses is None:

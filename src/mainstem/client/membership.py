@@ -459,14 +459,18 @@ class Membership:
 
     async def leave(self, reason: str) -> None:
         """Tells the group that this member is gone; a static one says nothing, for it may come back."""
-        member_id, generation = self._member_id, self._generation
+        member_id = self._member_id
         # A static member keeps its id: the group still counts it in.
         self._voted_out(forget_member=self._options.group_instance_id is None)
-        if not member_id or generation == NO_GENERATION or self._options.group_instance_id is not None:
+        if not member_id or self._options.group_instance_id is not None:
             return
         try:
             async with asyncio.timeout(LEAVE_TIMEOUT_S):
                 connection = await self._coordinator.connection()
+                if connection.in_flight:
+                    # A join that waits for other members would hold up everything behind it.
+                    connection.close()
+                    connection = await self._coordinator.connection()
                 version = connection.version_for(ApiKey.LEAVE_GROUP)
                 if version >= MEMBERS_FROM:
                     member = MemberIdentity(member_id=member_id, reason=reason[:255])

@@ -48,6 +48,11 @@ class Positions:
         self.on_change: Callable[[], None] = lambda: None
         """Called when partitions got a position, or there is something to raise."""
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether `settle` has nothing to do."""
+        return self._task is None and self._failure is None and not self._unsettled()
+
     def settle(self) -> None:
         """Starts to find what is missing. Raises what went wrong since the last call and no retry cures."""
         failure, self._failure = self._failure, None
@@ -151,13 +156,13 @@ class Positions:
         asked = {state.tp: (state, state.version, state.position_epoch, self._epoch(state)) for state in states}
         found, errors = await self._finder.try_epoch_ends({tp: each[2] for tp, each in asked.items()})
         for tp, end in found.items():
-            state, version, epoch, leader_epoch = asked[tp]
+            state, version, _, leader_epoch = asked[tp]
             if state.version != version or not state.needs_check:
                 continue
             assert state.position is not None
             if end.end_offset < 0 or end.leader_epoch < 0:
                 self._truncated(state, -1, "the leader knows nothing of what was read before")
-            elif end.end_offset < state.position or end.leader_epoch > epoch:
+            elif end.end_offset < state.position:
                 self._truncated(state, end.end_offset, f"the log ends at {end.end_offset} in epoch {end.leader_epoch}")
                 if state.reset is None:
                     state.move(end.end_offset, end.leader_epoch)

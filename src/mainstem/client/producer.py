@@ -20,12 +20,19 @@ from typing import Any
 from mainstem.client.accumulator import Accumulator, Headers
 from mainstem.client.batches import ProducerBatch, SendFuture
 from mainstem.client.cluster import Cluster
-from mainstem.client.errors import BufferExhaustedError, IllegalStateError, KafkaError, KafkaTimeoutError, raise_for
+from mainstem.client.errors import (
+    BufferExhaustedError,
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeoutError,
+    SerializationError,
+    raise_for,
+)
 from mainstem.client.idempotence import Idempotence
 from mainstem.client.metadata import TopicInfo
 from mainstem.client.options import ProducerOptions
 from mainstem.client.sender import Sender
-from mainstem.client.serializers import serialize
+from mainstem.client.serializers import as_bytes, check_place, serialize
 from mainstem.client.transactions import GroupMetadata, TransactionManager
 from mainstem.client.types import OffsetAndMetadata, RecordMetadata, TopicPartition
 from mainstem.protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -117,6 +124,12 @@ class AsyncProducer:
             key = serialize(options.key_serializer, key, "key", topic)
         if options.value_serializer is not None and value is not None:
             value = serialize(options.value_serializer, value, "value", topic)
+        if key is not None and not isinstance(key, bytes):
+            key = as_bytes(key, "key", topic)
+        if value is not None and not isinstance(value, bytes):
+            value = as_bytes(value, "value", topic)
+        if partition is not None or timestamp_ms is not None:
+            check_place(topic, partition, timestamp_ms)
         where = -1 if partition is None else partition
         when = -1 if timestamp_ms is None else timestamp_ms
         sent = self.accumulator.append(topic, where, key, value, when, headers)
@@ -132,6 +145,10 @@ class AsyncProducer:
         headers: Headers | None = None,
     ) -> SendFuture | None:
         """Takes a record of bytes if that is possible at once; None where `send` would wait. Made for loops."""
+        if partition is not None or timestamp_ms is not None:
+            check_place(topic, partition, timestamp_ms)
+        if not (isinstance(value, bytes | None) and isinstance(key, bytes | None)):
+            raise SerializationError("try_send takes bytes or None", topic=topic)
         return self.accumulator.append(
             topic,
             -1 if partition is None else partition,

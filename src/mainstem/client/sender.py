@@ -50,6 +50,7 @@ from mainstem.protocol.produce import (
 from mainstem.protocol.schema import ZERO_UUID
 
 _REQUEST_OVERHEAD_BYTES: Final = 512
+_PAUSE_MIN_S: Final = 0.01
 _LAST_WITHOUT_TRANSACTION_V2: Final = 11
 """From Produce v12 on, a transactional batch adds its partition to the transaction by itself (KIP-890)."""
 
@@ -203,16 +204,22 @@ class Sender:
     def _connect(self, node_id: int) -> None:
         if node_id in self._connecting:
             return
+        if node_id not in self._cluster.cache.brokers:  # forgotten; metadata will say who leads now, and wake us
+            self._cluster.request_update()
+            return
         self._connecting.add(node_id)
 
         async def connect() -> None:
             try:
                 await self._cluster.node(node_id)
             except KafkaError:
+                # The next try waits for its pause; metadata that names another leader does not.
                 self._cluster.request_update()
+                self._loop.call_later(max(self._cluster.blocked_s(node_id), _PAUSE_MIN_S), self.wake)
+            else:
+                self.wake()
             finally:
                 self._connecting.discard(node_id)
-                self.wake()
 
         self._cluster.spawn(connect(), f"produce to {node_id}")
 

@@ -17,7 +17,7 @@ import json as _json
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-from mainstem.client.errors import SerializationError
+from mainstem.client.errors import InvalidPartitionsError, InvalidTimestampError, SerializationError
 
 
 def text(value: str) -> bytes:
@@ -101,3 +101,21 @@ def serialize(serializer: Callable[[Any], bytes | None], value: Any, what: str, 
         kind = type(data).__name__
         raise SerializationError(f"the {what} serializer gave {kind}; it gives bytes or None", topic=topic)
     return data
+
+
+def as_bytes(value: Any, what: str, topic: str) -> bytes:
+    """Something that is nearly bytes as bytes; SerializationError for anything else."""
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
+    kind = type(value).__name__
+    raise SerializationError(
+        f"the {what} is {kind}; it is bytes or None, unless {what}_serializer is given", topic=topic
+    )
+
+
+def check_place(topic: str, partition: int | None, timestamp_ms: int | None) -> None:
+    """Raises for a place or a time that no record has."""
+    if partition is not None and partition < 0:
+        raise InvalidPartitionsError(f"partition is {partition}; it is at least 0, or None", topic=topic)
+    if timestamp_ms is not None and timestamp_ms < 0:
+        raise InvalidTimestampError(f"timestamp_ms is {timestamp_ms}; it is at least 0, or None", topic=topic)

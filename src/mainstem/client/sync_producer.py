@@ -17,7 +17,7 @@ from typing import Any
 from mainstem.client.accumulator import Accumulator, Headers
 from mainstem.client.batches import SendFuture
 from mainstem.client.producer import AsyncProducer
-from mainstem.client.serializers import serialize
+from mainstem.client.serializers import as_bytes, check_place, serialize
 from mainstem.client.sync import LoopThread, loop_thread
 from mainstem.client.transactions import GroupMetadata
 from mainstem.client.types import OffsetAndMetadata, TopicPartition
@@ -59,6 +59,12 @@ class Producer:
             key = serialize(self._key_serializer, key, "key", topic)
         if self._value_serializer is not None and value is not None:
             value = serialize(self._value_serializer, value, "value", topic)
+        if key is not None and not isinstance(key, bytes):
+            key = as_bytes(key, "key", topic)
+        if value is not None and not isinstance(value, bytes):
+            value = as_bytes(value, "value", topic)
+        if partition is not None or timestamp_ms is not None:
+            check_place(topic, partition, timestamp_ms)
         where = -1 if partition is None else partition
         when = -1 if timestamp_ms is None else timestamp_ms
         sent = self._accumulator.append(topic, where, key, value, when, headers)

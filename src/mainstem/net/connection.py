@@ -143,6 +143,7 @@ class Connection:
         self._descriptor = -1
         self._closing = True
         self._waiting.clear()
+        self._receiver.close()
         if self._warming:
             self._outgoing.popleft()  # a thread is reading from it and lets go of it afterwards
         for chunk in self._outgoing:

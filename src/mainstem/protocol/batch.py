@@ -18,10 +18,10 @@ offset after it.
 from collections.abc import Iterator
 from typing import Final
 
-from crc32c import crc32c
 from librt.strings import BytesWriter, read_i16_be, read_i32_be, read_i64_be, write_i32_be, write_i64_be
 from mypy_extensions import i64
 
+from mainstem.protocol.checksum import crc32c
 from mainstem.protocol.errors import ErrorCode, RemoteError
 
 LENGTH_AT: Final = 8

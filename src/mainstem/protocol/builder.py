@@ -12,7 +12,6 @@ header for the same reason.
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from crc32c import crc32c
 from librt.strings import BytesWriter, write_i16_be, write_i32_be, write_i64_be
 from mypy_extensions import i64, u8
 
@@ -29,6 +28,7 @@ from mainstem.protocol.batch import (
     TRANSACTIONAL_MASK,
     BatchView,
 )
+from mainstem.protocol.checksum import crc32c
 from mainstem.protocol.compression import DEFAULT_LIMIT, NONE, compress
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.records import HEADER_KEY_ERRORS, Record, batch_body, iterate_records

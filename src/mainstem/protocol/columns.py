@@ -228,6 +228,8 @@ class Columns:
         import numpy as np
         import pyarrow as pa
 
+        if len(self._header_rows) == 0:
+            return pa.nulls(rows, pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))
         counts = vec[i32]([0] * rows)
         key_bounds = vec[i32]()
         value_bounds = vec[i32]()

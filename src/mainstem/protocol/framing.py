@@ -2,9 +2,11 @@
 
 All connections of a loop receive into one shared buffer, because a loop reads one socket at a time: ten thousand idle
 connections hold nothing, and what a read touches stays in the processor's cache. What arrives whole is copied out once,
-as immutable `bytes`. A frame whose end has not arrived is collected in a `bytearray`, which grows with what has come,
-not with what the peer says will come, so that a peer cannot make us allocate by announcing. (A `BytesIO` would save
-the last copy, but grows to the exact size at each write and then moves everything: five times the cost.)
+as immutable `bytes`. A frame whose end has not arrived stays where it is, and the next read of its connection goes
+behind it; so a large frame, too, is copied once where one connection sends much. Only where another connection reads
+first, or the frame is larger than the buffer, is it collected in a `bytearray`, which grows with what has come, not
+with what the peer says will come: a peer cannot make us allocate by announcing. (A `BytesIO` would save the last copy,
+but grows to the exact size at each write and then moves everything: five times the cost.)
 """
 
 from typing import Final
@@ -22,57 +24,119 @@ _UNKNOWN: Final = -1
 
 
 class SharedBuffer:
-    """What every connection of one loop reads into. Its content is good until the next read of any of them."""
+    """What every connection of one loop reads into. Its content is good until the next read of another of them.
 
-    __slots__ = ("bytes", "view")
+    `waiting` is the receiver whose half-received frame still lies here; whoever reads next has it saved first.
+    """
+
+    __slots__ = ("bytes", "size", "view", "waiting")
 
     def __init__(self, size: int = SHARED_BYTES) -> None:
         self.bytes = bytearray(size)
         self.view = memoryview(self.bytes)
+        self.size: i64 = size
+        self.waiting: FrameReceiver | None = None
 
 
 class FrameReceiver:
-    """One connection's half-received frame. `buffer` says where to read to, `received` gives the frames completed."""
+    """One connection's half-received frame. `buffer` says where to read to, `received` gives the frames completed.
 
-    __slots__ = ("_expected", "_got", "_max_frame_bytes", "_partial", "_shared")
+    Each `received` follows a `buffer` of the same receiver, with no other's in between.
+    """
+
+    __slots__ = ("_end", "_expected", "_got", "_max_frame_bytes", "_partial", "_shared", "_start")
 
     def __init__(self, shared: SharedBuffer, max_frame_bytes: i64) -> None:
         self._shared = shared
         self._max_frame_bytes: i64 = max_frame_bytes
+        self._start: i64 = 0
+        self._end: i64 = 0
+        """Where in the shared buffer the begun frame lies, prefix and all, while this receiver is the one waiting."""
         self._partial: bytearray | None = None
-        """The beginning of a frame, or of its size prefix, when a read ended inside it."""
+        """The beginning of a frame, or of its size prefix, where another connection needed the buffer."""
         self._got: i64 = 0
         self._expected: i64 = _UNKNOWN
         """The frame's bytes without its prefix, or -1 while it is the prefix that is incomplete."""
 
     @property
     def held_bytes(self) -> int:
+        """Memory of its own; what lies in the shared buffer is not."""
         return 0 if self._partial is None else self._got
 
     def buffer(self) -> memoryview:
         """Where the next bytes belong."""
-        return self._shared.view
+        shared = self._shared
+        waiting = shared.waiting
+        if waiting is None:
+            return shared.view
+        if waiting is not self:
+            waiting.save()
+            return shared.view
+        # Behind what has come of the frame, if all of it fits there or can be made to.
+        wanted: i64 = SIZE_BYTES + max(self._expected, 0)
+        if wanted > shared.size:
+            self.save()
+            return shared.view
+        if self._start + wanted > shared.size:
+            begun: i64 = self._end - self._start
+            shared.view[:begun] = shared.view[self._start : self._end]
+            self._start = 0
+            self._end = begun
+        return shared.view[self._end :]
+
+    def save(self) -> None:
+        """Takes what has come of a frame out of the shared buffer, which somebody else needs."""
+        shared = self._shared
+        assert shared.waiting is self
+        shared.waiting = None
+        start: i64 = self._start
+        if self._expected != _UNKNOWN:
+            start += SIZE_BYTES
+        self._partial = bytearray(shared.view[start : self._end])
+        self._got = self._end - start
+
+    def close(self) -> None:
+        """Nothing more comes: lets go of the shared buffer."""
+        if self._shared.waiting is self:
+            self._shared.waiting = None
 
     def received(self, count: i64) -> list[bytes]:
         """Takes in `count` bytes just read into `buffer()`; the frames they complete, without their prefixes."""
         frames: list[bytes] = []
         at: i64 = 0
-        if self._is_inside_frame():
+        end: i64 = count
+        shared = self._shared
+        if shared.waiting is self:
+            shared.waiting = None
+            at = self._start
+            end = self._end + count
+            if end - at < SIZE_BYTES + self._expected:
+                # Nothing is complete before this frame is; its prefix was looked at when it came.
+                self._wait(at, end, self._expected)
+                return frames
+        elif self._is_collecting():
             if self._expected == _UNKNOWN:
                 at = self._complete_prefix(count)
             if self._expected != _UNKNOWN:
                 at = self._complete_frame(at, count, frames)
-            if self._is_inside_frame():
+            if self._is_collecting():
                 return frames
-        view = self._shared.view
-        if count - at <= _SMALL_BYTES:
-            self._split_small(bytes(view[at:count]), frames)
+        if end - at <= _SMALL_BYTES:
+            self._split_small(at, bytes(shared.view[at:end]), frames)
         else:
-            self._split(view, at, count, frames)
+            self._split(shared.view, at, end, frames)
         return frames
 
-    def _is_inside_frame(self) -> bool:
+    def _is_collecting(self) -> bool:
+        """Asked anew each time: once it was seen not to be None, the compiler would take `_partial` to stay so."""
         return self._partial is not None
+
+    def _wait(self, start: i64, end: i64, expected: i64) -> None:
+        """Leaves a begun frame where it is: most often the next read is this connection's again."""
+        self._shared.waiting = self
+        self._start = start
+        self._end = end
+        self._expected = expected
 
     def _complete_prefix(self, count: i64) -> i64:
         """Goes on with a size prefix that was torn; where the rest of the input begins."""
@@ -100,31 +164,31 @@ class FrameReceiver:
             self._partial = None
         return at + taken
 
-    def _split_small(self, data: bytes, frames: list[bytes]) -> None:
+    def _split_small(self, start: i64, data: bytes, frames: list[bytes]) -> None:
         end: i64 = len(data)
         at: i64 = 0
         while end - at >= SIZE_BYTES:
             size = self._checked(i64(read_i32_be(data, at)))
-            at += SIZE_BYTES
-            if end - at < size:
-                self._keep(data[at:], size)
+            if end - at - SIZE_BYTES < size:
+                self._wait(start + at, start + end, size)
                 return
+            at += SIZE_BYTES
             frames.append(data[at : at + size])
             at += size
         if at < end:
-            self._keep(data[at:], _UNKNOWN)
+            self._wait(start + at, start + end, _UNKNOWN)
 
     def _split(self, view: memoryview, at: i64, end: i64, frames: list[bytes]) -> None:
         while end - at >= SIZE_BYTES:
             size = self._checked(i64(read_i32_be(bytes(view[at : at + SIZE_BYTES]), 0)))
-            at += SIZE_BYTES
-            if end - at < size:
-                self._keep(view[at:end], size)
+            if end - at - SIZE_BYTES < size:
+                self._wait(at, end, size)
                 return
+            at += SIZE_BYTES
             frames.append(bytes(view[at : at + size]))
             at += size
         if at < end:
-            self._keep(view[at:end], _UNKNOWN)
+            self._wait(at, end, _UNKNOWN)
 
     def _checked(self, size: i64) -> i64:
         if size < 0 or size > self._max_frame_bytes:
@@ -133,8 +197,3 @@ class FrameReceiver:
                 f"a frame of {size} bytes; between 0 and {self._max_frame_bytes} are allowed",
             )
         return size
-
-    def _keep(self, begun: bytes | memoryview, expected: i64) -> None:
-        self._partial = bytearray(begun)
-        self._got = len(begun)
-        self._expected = expected

@@ -5,6 +5,7 @@ and the wall clock belong to the machine and outlive it.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Final
@@ -13,7 +14,10 @@ from mainstem.broker.app import Broker
 from mainstem.broker.config import BrokerConfig
 from mainstem.broker.drivers.controller import Deliver
 from mainstem.broker.format import format_directories
+from mainstem.core.txn.states import TV2
 from mainstem.protocol.errors import ErrorCode, RemoteError
+from mainstem.protocol.messages.k24_add_partitions_to_txn import AddPartitionsToTxnRequest
+from mainstem.protocol.messages.k27_write_txn_markers import WriteTxnMarkersRequest
 from mainstem.protocol.schema import Message
 from mainstem.sim.changes import describe_loss, random_survivors
 from mainstem.sim.disk import SimDisk
@@ -37,7 +41,11 @@ class SimClock:
 
 
 class ControllerFaults:
+    """How badly messages inside the cluster travel."""
+
     def __init__(self) -> None:
+        self.late_share = 0.0
+        """Of messages between brokers, how many arrive after their sender has given up on them (N10)."""
         self.delay_share = 0.0
         self.drop_share = 0.0
         self.lose_answer_share = 0.0
@@ -65,6 +73,9 @@ class BrokerProcess:
         self.is_stopping = False
         self.start_error: BaseException | None = None
         self.controller_faults = ControllerFaults()
+        self.peer_faults = ControllerFaults()
+        self.late_word_share = 0.0
+        """Of a coordinator's words that a batch may be taken, how many come when much may have happened since."""
         self.died_of: str = ""
         self.on_served: Callable[[Broker], None] = lambda broker: None
         """Called when a start is through, before any client is answered by it."""
@@ -119,6 +130,7 @@ class BrokerProcess:
                 CLUSTER_ID,
                 on_fatal=lambda error: self._exited(f"fatal: {error}"),
                 carry=self._carry,
+                carry_to_peer=self._carry_to_peer,
             )
             self.broker = broker
             await broker.start()
@@ -210,25 +222,64 @@ class BrokerProcess:
     def _carry(self, message: Message, version: int, deliver: Deliver) -> Awaitable[Message]:
         faults = self.controller_faults
         if faults.delay_share or faults.drop_share or faults.lose_answer_share or faults.repeat_share:
-            return self._carry_badly(message, version, deliver)
+            return self._carry_badly(message, version, deliver, faults, "controller")
         return deliver(message, version)
 
-    async def _carry_badly(self, message: Message, version: int, deliver: Deliver) -> Message:
-        faults, rng = self.controller_faults, self._carry_rng
+    def _carry_to_peer(self, message: Message, version: int, deliver: Deliver) -> Awaitable[Message]:
+        faults = self.peer_faults
+        if self.late_word_share and isinstance(message, AddPartitionsToTxnRequest):
+            return self._answer_late(message, version, deliver)
+        if not (faults.delay_share or faults.drop_share or faults.lose_answer_share or faults.late_share):
+            return deliver(message, version)
+        if self._may_come_late(message) and self._carry_rng.random() < faults.late_share:
+            return self._carry_late(message, version, deliver)
+        return self._carry_badly(message, version, deliver, faults, "peer")
+
+    async def _answer_late(self, message: Message, version: int, deliver: Deliver) -> Message:
+        answer = await deliver(message, version)
+        if self._carry_rng.random() < self.late_word_share:
+            self._count("peer answer delayed")
+            await asyncio.sleep(self._carry_rng.random() * 0.5)
+        return answer
+
+    @staticmethod
+    def _may_come_late(message: Message) -> bool:
+        """Under transaction version 1 nobody can tell a late marker from one of the next transaction (T8)."""
+        if isinstance(message, WriteTxnMarkersRequest):
+            return all(marker.transaction_version >= TV2 for marker in message.markers)
+        return True
+
+    async def _carry_late(self, message: Message, version: int, deliver: Deliver) -> Message:
+        self._count("peer message late")
+        loop = asyncio.get_running_loop()
+        loop.call_later(
+            0.1 + self._carry_rng.random() * 2, lambda: loop.create_task(self._deliver_late(message, version, deliver))
+        )
+        await asyncio.sleep(0.1)
+        raise RemoteError(ErrorCode.NETWORK_EXCEPTION, "the peer did not answer")
+
+    async def _deliver_late(self, message: Message, version: int, deliver: Deliver) -> None:
+        with contextlib.suppress(RemoteError):
+            await deliver(message, version)
+
+    async def _carry_badly(
+        self, message: Message, version: int, deliver: Deliver, faults: ControllerFaults, whose: str
+    ) -> Message:
+        rng = self._carry_rng
         if rng.random() < faults.delay_share:
-            self._count("controller message delayed")
+            self._count(f"{whose} message delayed")
             await asyncio.sleep(rng.random() * 0.5)
         if rng.random() < faults.drop_share:
-            self._count("controller message dropped")
+            self._count(f"{whose} message dropped")
             await asyncio.sleep(0.5)
-            raise RemoteError(ErrorCode.REQUEST_TIMED_OUT, "the controller did not answer")
+            raise RemoteError(ErrorCode.REQUEST_TIMED_OUT, f"the {whose} did not answer")
         answer = await deliver(message, version)
         if rng.random() < faults.repeat_share:
-            self._count("controller message repeated")
+            self._count(f"{whose} message repeated")
             await asyncio.sleep(rng.random() * 0.1)
             answer = await deliver(message, version)
         if rng.random() < faults.lose_answer_share:
-            self._count("controller answer lost")
+            self._count(f"{whose} answer lost")
             await asyncio.sleep(0.5)
-            raise RemoteError(ErrorCode.REQUEST_TIMED_OUT, "the controller's answer was lost")
+            raise RemoteError(ErrorCode.REQUEST_TIMED_OUT, f"the {whose}'s answer was lost")
         return answer

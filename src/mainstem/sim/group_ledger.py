@@ -87,6 +87,14 @@ class GroupLedger:
         """Its time was over. Whether that survives the next crash nobody can tell."""
         self.commits.append(Commit(group, -1, EXPIRY, place, -1, 0, generation_was_over=False))
 
+    def begins_anew(self, group: str) -> None:
+        """The coordinator has forgotten it: who joins next makes it again, from generation 1."""
+        self._assigned.pop(group, None)
+        for key in [key for key in self._joined if key[0] == group]:
+            del self._joined[key]
+        for key in [key for key in self._assignments if key[0] == group]:
+            del self._assignments[key]
+
     def committed(self, commit: Commit, code: ErrorCode) -> None:
         """G5: a commit of a generation that was over when it was sent is not taken."""
         commit.code = None if code in UNKNOWN_OUTCOME else code

@@ -53,6 +53,8 @@ class Member:
         self.instance = client.name.rstrip("'") if static else None
         self.member_id = ""
         self.generation = -1
+        self._former = (-1, "")
+        """Generation and id that it had before this one."""
 
     async def run(self) -> None:
         while not self.world.is_stopping:
@@ -98,6 +100,8 @@ class Member:
             return None
         if self.instance is not None and self.client.name != self.instance and not self.member_id:
             self.world.count("C4 static member replaced")
+        if joined.generation_id != self.generation:
+            self._former = (self.generation, joined.member_id)
         self.member_id, self.generation = joined.member_id, joined.generation_id
         self.world.groups.joined(self.group, self.generation, life)
         if vanish or self.rng.random() < self.world.member_vanishes:
@@ -141,6 +145,10 @@ class Member:
             if committed is None:
                 return
             places[self.topic, partition] = max(committed, 0)
+        if places and self._former[0] >= 0 and self.rng.random() < 0.2:
+            # A thread of it that has not noticed the rebalance (G5).
+            place = self.rng.choice(list(places))
+            await self._commit(place, self.rng.randrange(1000), *self._former)
         while not self.world.is_stopping:
             for place, offset in list(places.items()):
                 await self.client.connected()
@@ -175,12 +183,14 @@ class Member:
                 return
             await asyncio.sleep(self.rng.random() * 0.4)
 
-    async def _commit(self, place: Place, offset: int) -> bool:
+    async def _commit(
+        self, place: Place, offset: int, generation: int | None = None, member_id: str | None = None
+    ) -> bool:
+        generation = self.generation if generation is None else generation
+        member_id = self.member_id if member_id is None else member_id
         await self.client.connected()
-        commit = self.world.groups.committing(
-            self.group, self.generation, self.member_id, place, offset, self.client.life
-        )
-        request = commit_request(self.group, place, offset, self.generation, self.member_id, self.instance)
+        commit = self.world.groups.committing(self.group, generation, member_id, place, offset, self.client.life)
+        request = commit_request(self.group, place, offset, generation, member_id, self.instance)
         answer = await self.client.ask(request, 9, OffsetCommitResponse)
         code = ErrorCode(answer.topics[0].partitions[0].error_code)
         self.world.groups.committed(commit, code)

@@ -6,10 +6,12 @@ nothing about it, and fails.
 """
 
 import errno
+from collections.abc import Callable, Iterable
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from mainstem.sim.broker_process import ControllerFaults
 from mainstem.sim.faults import Effect, Fault
 from mainstem.sim.network import NetworkFaults
 
@@ -60,6 +62,13 @@ EXPECTED: Final = (
     "controller message dropped",
     "controller message repeated",
     "controller answer lost",
+    "peer message delayed",
+    "peer message dropped",
+    "peer message repeated",
+    "peer answer lost",
+    "peer message late",
+    "peer answer delayed",
+    "N10 end of the transaction before",
 )
 """Faults that each campaign must have seen."""
 
@@ -77,16 +86,27 @@ REACHED: Final = (
     "partitions added",
     "log compacted",
     "tombstone sent",
+    "own producer acknowledged",
+    "own consumer read",
+    "own consumer committed",
     "tombstone removed",
     "offset expired",
     "group log replayed",
     "metadata replayed from a snapshot",
-    "duplicate without offset",
+    "log given up",
     "producer began anew after a loss",
     "records deleted",
     "exited by itself",
     "commit checked",
     "start failed on a sick disk",
+    "transaction committed",
+    "transaction aborted",
+    "transaction given up",
+    "transaction left open",
+    "transaction checked",
+    "transactional offset checked",
+    "higher epoch claimed",
+    "aborted with a batch on its way",
 )
 """Rare branches that each campaign must have taken."""
 
@@ -95,33 +115,47 @@ class Nemesis:
     def __init__(self, world: "World", rng: Random) -> None:
         self.world = world
         self.rng = rng
-        kinds = [
-            self._slow_network,
-            self._resets,
-            self._lost_answers,
-            self._late_requests,
-            self._cut,
-            self._stop,
-            self._kill,
-            self._power_loss,
-            self._death_at_operation,
-            self._pause,
-            self._clock,
-            self._late_timers,
-            self._clog,
-            self._sick_disk,
-            self._rot,
-            self._another_disk,
-            self._lost_checkpoint,
-            self._slow_disk,
-            self._write_back,
-            self._client_dies,
-            self._controller,
-        ]
-        self.kinds = rng.sample(kinds, rng.randint(2, 7))
+        self.families: dict[str, tuple[Callable[[], None], ...]] = {
+            "network": (
+                self._slow_network,
+                self._resets,
+                self._lost_answers,
+                self._late_requests,
+                self._cut,
+                self._clog,
+            ),
+            "broker": (self._stop, self._kill, self._death_at_operation, self._pause),
+            "power": (self._power_loss,),
+            "processes": (self._client_dies,),
+            "clock": (self._clock, self._late_timers),
+            "slow disk": (self._slow_disk, self._write_back),
+            "sick disk": (self._sick_disk,),
+            "rot": (self._rot,),
+            "another disk": (self._another_disk, self._lost_checkpoint),
+            "controller": (self._controller,),
+        }
+        if world.is_transactional:
+            self.families["peers"] = (self._peers, self._late_requests)
+        self.kinds: list[Callable[[], None]] = []
+        self.allow(self.families)
         self.is_over = False
         self._rotting = rng.choice((("log", 1), ("short", 0), ("keyed", 0)))
         self._disks_left = 1
+
+    def allow(self, families: Iterable[str]) -> None:
+        """Draws what may go wrong in this run from these families only; ValueError for one that is not known."""
+        wanted = list(families)
+        unknown = [name for name in wanted if name not in self.families]
+        if unknown:
+            raise ValueError(f"no faults are called {unknown[0]!r}; there are {', '.join(self.families)}")
+        kinds = [kind for name in wanted for kind in self.families[name]]
+        self.kinds = self.rng.sample(kinds, min(len(kinds), self.rng.randint(2, 7)))
+        if self.world.theme == "groups":
+            self.kinds += [kind for kind in (self._clock, self._client_dies) if kind in kinds]
+        elif self.world.theme == "compaction":
+            self.kinds += [kind for kind in (self._clock, self._lost_checkpoint) if kind in kinds]
+        if self._peers in kinds and self.rng.random() < 0.5:
+            self.kinds.append(self._peers)
 
     def begin(self) -> None:
         self.world.scheduler.later(self.rng.random() * 1.5, self._turn)
@@ -132,7 +166,7 @@ class Nemesis:
         process = self.world.process
         if not process.is_up:
             self.world.restart()
-        elif self.rng.random() < 0.75:
+        elif self.kinds and self.rng.random() < 0.75:
             self.rng.choice(self.kinds)()
         self.world.scheduler.later(0.05 + self.rng.random() ** 2 * 1.5, self._turn)
 
@@ -183,8 +217,12 @@ class Nemesis:
         self.rng.shuffle(names)
         for number, name in enumerate(names):
             seconds = 0.2 + self.rng.random() * 1.5
-            self._until(number * 0.1, partial(self.world.network.cut, name, "broker", seconds))
-            self._until(number * 0.1, partial(self.world.network.cut, "broker", name, seconds))
+            self._until(number * 0.1, partial(self._clog_one, name, seconds))
+
+    def _clog_one(self, name: str, seconds: float) -> None:
+        if not self.is_over:
+            self.world.network.cut(name, "broker", seconds)
+            self.world.network.cut("broker", name, seconds)
 
     # Processes
 
@@ -261,11 +299,17 @@ class Nemesis:
             self.world.older_disk()
 
     def _lost_checkpoint(self) -> None:
-        """As administrators do it to a cleaner that is stuck: the broker is down, and the file is removed."""
+        """As administrators do it to a cleaner that is stuck: the broker is down, and the file is removed.
+
+        Now and then the machine's clock is behind when it comes back, so that what was cleaned is too young to be.
+        """
         found = self.world.disk.files("cleaner-offset-checkpoint")
         if found:
             self.world.count("cleaner checkpoint lost")
             self.world.kill()
+            if self.rng.random() < 0.5:
+                self.world.count("K2 clock jump")
+                self.world.process.clock.skew_ms -= self.rng.choice((500, 1_000, 2_000, 3_000))
             for path in found:
                 self.world.disk.remove(path)
                 self.world.disk.sync_directory(path.rpartition("/")[0])
@@ -341,7 +385,19 @@ class Nemesis:
         self.world.count("kernel wrote back")
         self.world.disk.write_back(self.rng, self.rng.random())
 
-    # Controller
+    # Inside the cluster
+
+    def _peers(self) -> None:
+        """Messages between the coordinator of transactions and the leaders of partitions."""
+        faults = self.world.process.peer_faults = ControllerFaults()
+        faults.delay_share, faults.drop_share = self.rng.choice(((0.5, 0.0), (0.2, 0.3), (0.0, 0.3)))
+        faults.repeat_share, faults.lose_answer_share = self.rng.choice(((0.5, 0.0), (0.2, 0.3), (0.0, 0.2)))
+        faults.late_share = self.rng.choice((0.0, 0.2))
+
+        def undo() -> None:
+            self.world.process.peer_faults = ControllerFaults()
+
+        self._until(1.5, undo)
 
     def _controller(self) -> None:
         faults = self.world.process.controller_faults

@@ -192,6 +192,8 @@ class SimServer(asyncio.AbstractServer):
 
 class Network:
     def __init__(self, scheduler: Scheduler, rng: Random, trace: Callable[..., None], count: Callable[[str], None]):
+        self.in_time: set[str] = set()
+        """Clients whose requests never arrive late."""
         self.faults = NetworkFaults()
         self.servers: dict[tuple[str, int], SimServer] = {}
         self.connections: dict[int, tuple[SimTransport, SimTransport]] = {}
@@ -283,7 +285,7 @@ class Network:
                 self._count("N5 answer lost")
                 self.reset(transport.number, "the answer is lost")
                 return
-        elif self.faults.zombie_share and self._rng.random() < self.faults.zombie_share:
+        elif self._comes_late(transport.loop.name):
             self._make_zombie(transport, peer, data)
             return
         pipe = peer.incoming
@@ -294,6 +296,10 @@ class Network:
             transport.buffered()
         else:
             self._launch(transport, peer, data)
+
+    def _comes_late(self, name: str) -> bool:
+        share = self.faults.zombie_share
+        return share > 0 and name not in self.in_time and self._rng.random() < share
 
     def _launch(self, source: SimTransport, target: SimTransport, data: bytes) -> None:
         pieces = [data]

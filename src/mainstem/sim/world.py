@@ -4,6 +4,9 @@ Every part draws from a stream of its own (`Random(f"{seed}:net")`), so that a c
 others. First clients work while the nemesis does its worst; then everything is healed, clients finish, the broker is
 restarted once more, and all that can be read is read.
 
+Every third seed has transactions: clients of both versions, a compacted topic among those they write to, and messages
+between coordinator and leaders that are lost, late and repeated. The others are as they would be without.
+
 `durable` seeds run with `log.flush.interval.messages=1`: then no power loss may take anything that was acknowledged or
 read. In the others a power loss may take what was not yet synced, and only that.
 """
@@ -23,7 +26,7 @@ from mainstem.broker.app import Broker
 from mainstem.broker.config import BrokerConfig
 from mainstem.protocol.errors import ErrorCode
 from mainstem.sim.admin import Admin, create_topic
-from mainstem.sim.broker_process import BrokerProcess
+from mainstem.sim.broker_process import BrokerProcess, ControllerFaults
 from mainstem.sim.checkers import Checker
 from mainstem.sim.checkers.commits_survive import CommitsSurvive
 from mainstem.sim.checkers.compaction_keeps import CompactionKeeps
@@ -36,6 +39,7 @@ from mainstem.sim.checkers.history import HistoryHolds
 from mainstem.sim.checkers.log_order import LogOrder
 from mainstem.sim.checkers.metadata_replays import MetadataReplays
 from mainstem.sim.checkers.producer_ids import ProducerIdsAreNew
+from mainstem.sim.checkers.transactions import TransactionsHold
 from mainstem.sim.client import NoAnswer, SimClient
 from mainstem.sim.disk import SimDisk
 from mainstem.sim.faults import Effect, Fault
@@ -45,12 +49,20 @@ from mainstem.sim.ledger import Ledger, Place, Violation
 from mainstem.sim.loop import Scheduler, SimLoop, make_loop
 from mainstem.sim.nemesis import Nemesis
 from mainstem.sim.network import Network
+from mainstem.sim.own_client import OwnConsumer, OwnProducer
 from mainstem.sim.trace import Trace
+from mainstem.sim.txn_ledger import TxnLedger
+from mainstem.sim.txn_workload import PLACES, CommittedReader, TxnProducer, fetch_committed_records
 from mainstem.sim.workloads import Producer, Reader, Records, read_all
 
 ADDRESS: Final = ("broker", 9092)
 SAFETY_S: Final = 6.0
+TRANSACTIONAL_EVERY: Final = 3
+TIMEOUTS_ARE_OVER_MS: Final = 20_000_000
+"""How far the clock is put forward at the end, so that no transaction waits for a time it was set back from."""
 LIVENESS_S: Final = 60.0
+LIVENESS: Final = ("P12", "G9", "the broker", "T1 our producer", "topics can be")
+"""How the promises begin that somebody must be served for."""
 
 
 class Result:
@@ -65,8 +77,11 @@ class Result:
 class World:
     def __init__(self, seed: int, trace_file: IO[str] | None = None) -> None:
         self.seed = seed
+        self.is_transactional = seed % TRANSACTIONAL_EVERY == TRANSACTIONAL_EVERY - 1
         self.counts: Counter[str] = Counter()
         rng = Random(f"{seed}:shape")
+        self.theme = rng.choice(("", "", "", "groups", "compaction"))
+        """What the run is about, if about anything: rare things have to meet, and chance alone takes too long."""
         self.scheduler = Scheduler(Random(f"{seed}:sched"))
         self._trace = Trace(lambda: self.scheduler.now, trace_file)
         self.trace: Callable[..., None] = self._trace.event
@@ -89,6 +104,9 @@ class World:
         self.ledger = Ledger(self.count)
         self.ledger.loses_nothing = self.durable
         self.groups = GroupLedger(self.count)
+        self.txns = TxnLedger()
+        self.txn_finals: dict[Place, list[bytes]] = {}
+        self.txn_offsets: dict[str, int] = {}
         self.topics = self._topics(rng)
         self.clients: dict[str, tuple[SimLoop, Callable[[SimClient, Random], Coroutine[Any, Any, None]]]] = {}
         self.is_stopping = False
@@ -97,6 +115,8 @@ class World:
         self.needs_reboot = False
         """After a failed fsync the kernel's pages are not to be trusted until the machine is started anew."""
         self.had_disk_error = False
+        self.is_down_for_rot = False
+        """Whether a damaged file, met while the broker ran, has cost it its last directory: then nobody is served."""
         self.finals: dict[Place, tuple[int, int, Records]] = {}
         self.committed: dict[tuple[str, Place], int] = {}
         self.group_states: dict[str, str] = {}
@@ -121,6 +141,7 @@ class World:
             HistoryHolds(self),
             CommitsSurvive(self),
             GroupsSettle(self),
+            TransactionsHold(self),
         ]
         self.nemesis = Nemesis(self, Random(f"{seed}:nemesis"))
         self._admins: list[Admin] = []
@@ -147,7 +168,7 @@ class World:
             "replica.high.watermark.checkpoint.interval.ms": "600",
             "log.cleaner.backoff.ms": rng.choice(("400", "50")),
             "log.cleaner.dedupe.buffer.size": rng.choice(("1024", "134217728")),
-            "offsets.retention.minutes": rng.choice(("1", "10080")),
+            "offsets.retention.minutes": "1" if self.theme == "groups" else rng.choice(("1", "10080")),
             "offsets.retention.check.interval.ms": "150",
             "log.segment.delete.delay.ms": rng.choice(("0", "1000")),
             "metadata.log.max.record.bytes.between.snapshots": rng.choice(("800", "20971520")),
@@ -155,6 +176,17 @@ class World:
         }
         if self.durable:
             settings["log.flush.interval.messages"] = "1"
+        if self.is_transactional:
+            settings |= {
+                # The clock is put forward at the end, and offsets must not expire by that.
+                "offsets.retention.minutes": "10080",
+                "transaction.state.log.replication.factor": "1",
+                "transaction.state.log.min.isr": "1",
+                "transaction.state.log.num.partitions": "2",
+                "transaction.state.log.segment.bytes": "1048576",
+                "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+                "producer.id.expiration.check.interval.ms": "300",
+            }
         return BrokerConfig(settings)
 
     def _topics(self, rng: Random) -> dict[str, tuple[int, dict[str, str]]]:
@@ -166,19 +198,23 @@ class World:
         short = {"retention.bytes": rng.choice(("1500", "6000")), "retention.ms": rng.choice(("2000", "60000"))}
         keyed = {
             "cleanup.policy": "compact",
-            "min.cleanable.dirty.ratio": rng.choice(("0.01", "0.5")),
+            "min.cleanable.dirty.ratio": "0.01" if self.theme == "compaction" else rng.choice(("0.01", "0.5")),
             "delete.retention.ms": rng.choice(("0", "500", "2000")),
-            "min.compaction.lag.ms": rng.choice(("0", "0", "1500")),
+            "min.compaction.lag.ms": "1000" if self.theme == "compaction" else rng.choice(("0", "0", "1500")),
             "max.compaction.lag.ms": rng.choice(("1500", "9223372036854775807")),
         }
-        return {
+        topics = {
             "log": (2, tiny | {"retention.ms": "-1"}),
             "short": (1, tiny | short),
             "keyed": (1, tiny | keyed),
         }
+        if self.is_transactional:
+            topics["txn"] = (2, tiny | {"retention.ms": "-1"})
+            topics["txnkeyed"] = (1, tiny | keyed)
+        return topics
 
     def is_keyed(self, topic: str) -> bool:
-        return topic == "keyed"
+        return topic in ("keyed", "txnkeyed")
 
     def may_trim(self, topic: str) -> bool:
         """Whether records may be removed from the topic's beginning."""
@@ -263,6 +299,7 @@ class World:
         self.needs_reboot = False
         self.ledger.forget()
         self.groups.forget()
+        self.txns.forget()
         for checker in self.checkers:
             checker.forget()
         for name in list(self.clients):
@@ -270,7 +307,9 @@ class World:
 
     def kill_if_sick(self) -> None:
         broker = self.process.broker
-        if self.process.is_serving and broker is not None and broker.partitions.dirs.any_offline:
+        if self.nemesis.is_over or not self.process.is_serving or broker is None:
+            return
+        if broker.partitions.dirs.any_offline:
             self.trace("restarted for its disk")
             self.kill()
 
@@ -291,6 +330,9 @@ class World:
             self.has_lost_power = True
             if not self.durable:
                 self.groups.lost_power()
+                self.txns.lost_power()
+        if any(f"/{topic}-{index}/" in how for topic, index in self.ledger.damaged):
+            self.is_down_for_rot = True
         if how.startswith("cannot start"):
             self.count("start failed on a sick disk")
             if not self.disk.faults and not self.had_disk_error:
@@ -311,7 +353,9 @@ class World:
             self._fail(violation)
 
     def _fail(self, violation: Violation) -> None:
-        if self._violation is None:
+        if self.is_down_for_rot and violation.invariant.startswith(LIVENESS):
+            self.count("directory offline for a rotten file")
+        elif self._violation is None:
             self._violation = violation
 
     def given_producer_id(self, producer_id: int, epoch: int) -> None:
@@ -319,9 +363,12 @@ class World:
 
     def reader_reset(self, place: Place, offset: int) -> None:
         self.trace("reader out of range", f"{place[0]}-{place[1]}", offset)
-        may_be_gone = place in self.ledger.damaged or self.may_trim(place[0])
-        if not may_be_gone and (self.durable or not self.has_lost_power):
+        if self.is_sound(place) and not self.may_trim(place[0]):
             raise Violation("a reader keeps its place", f"{offset} of {place} was read up to, and is out of range")
+
+    def is_sound(self, place: Place) -> bool:
+        """Whether nothing can have happened to a partition that takes back what was said of it."""
+        return place not in self.ledger.damaged and (self.durable or not self.has_lost_power)
 
     def may_be_gone(self, names: list[str]) -> bool:
         return all(name.startswith("churn") for name in names)
@@ -356,21 +403,54 @@ class World:
         loop.abandon()
         self.network.process_died(loop)
         del self._tasks[name]
+        if name in self.network.in_time:
+            self.network.in_time.add(f"{name}'")
         self.add_client(f"{name}'", work)
+
+    def _add_transactional_clients(self) -> None:
+        rng = Random(f"{self.seed}:transactional")
+        self.process.late_word_share = rng.choice((0.0, 0.0, 0.4))
+        for index in range(rng.randint(2, 4)):
+            tv2 = rng.random() < 0.65
+            self._add_txn_producer(f"txn{'b' if tv2 else 'a'}{index}", tv2=tv2)
+        for place in PLACES:
+            self._add_committed_reader(f"committed-{place[0]}-{place[1]}", place)
+
+    def _add_txn_producer(self, name: str, *, tv2: bool) -> None:
+        if not tv2:
+            self.network.in_time.add(name)
+
+        def work(client: SimClient, rng: Random) -> Coroutine[Any, Any, None]:
+            return TxnProducer(self, client, rng, name, tv2=tv2).run()
+
+        self.add_client(name, work)
+
+    def _add_committed_reader(self, name: str, place: Place) -> None:
+        self.add_client(name, lambda client, rng: CommittedReader(self, client, rng, place).run())
 
     def _add_clients(self) -> None:
         rng = Random(f"{self.seed}:clients")
+        if self.is_transactional:
+            self._add_transactional_clients()
         for index in range(rng.randint(1, 2)):
             self._add_producer(f"idempotent{index}", "log", 2, idempotent=True)
         if rng.random() < 0.6:
             self._add_producer("plain", "log", 2, idempotent=False)
         self._add_producer("shorter", "short", 1, idempotent=rng.random() < 0.7)
-        self._add_producer("keyed", "keyed", 1, idempotent=True)
+        for index in range(3 if self.theme == "compaction" else 1):
+            self._add_producer(f"keyed{index}", "keyed", 1, idempotent=True)
         for place in (("log", 0), ("short", 0)):
             self._add_reader(f"reader-{place[0]}", place)
-        if rng.random() < 0.6:
-            for index in range(rng.randint(1, 3)):
+        if self.theme == "groups" or rng.random() < 0.5:
+            for index in range(rng.randint(2 if self.theme == "groups" else 1, 3)):
                 self._add_member(f"member{index}", static=rng.random() < 0.3)
+        if rng.random() < 0.25:
+            self.add_client("own-producer", lambda client, rng: OwnProducer(self, client, rng, "log", 2).run())
+        if rng.random() < 0.25:
+            for index in range(rng.randint(1, 2)):
+                self.add_client(
+                    f"own-consumer{index}", lambda client, rng: OwnConsumer(self, client, rng, "own", "log").run()
+                )
         if rng.random() < 0.7:
 
             def administer(client: SimClient, rng: Random) -> Coroutine[Any, Any, None]:
@@ -407,12 +487,14 @@ class World:
         except Violation as violation:
             self._fail(violation)
         finally:
+            # What is let go now runs its last lines, which are no part of the run.
+            result = Result(self.seed, self.counts, self._trace.digest, self._violation, self._trace.story())
             self._end()
             quiet.__exit__(None, None, None)
             logging.disable(previous)
             if enabled:
                 gc.enable()
-        return Result(self.seed, self.counts, self._trace.digest, self._violation, self._trace.story())
+        return result
 
     def _run(self) -> None:
         self.process.format()
@@ -427,6 +509,9 @@ class World:
         self.is_stopping = True
         self._until(lambda: all(task.done() for task in self._tasks.values()), LIVENESS_S, "P12 clients finish")
         self._wait(self._watch_groups(), LIVENESS_S, "G9 the coordinator answers")
+        if self.is_transactional and self.txns.is_sure:
+            self.process.clock.skew_ms += TIMEOUTS_ARE_OVER_MS
+            self._wait(self._transactions_end(), LIVENESS_S, "T12 every transaction ends")
         self._restart_once_more()
         self._wait(self._read_everything(), LIVENESS_S, "P12 what is there can be read")
         assert self.process.broker is not None
@@ -483,6 +568,8 @@ class World:
         process.crash_after = None
         faults = process.controller_faults
         faults.delay_share = faults.drop_share = faults.repeat_share = faults.lose_answer_share = 0.0
+        process.peer_faults = ControllerFaults()
+        process.late_word_share = 0.0
         if process.loop is not None and process.loop.is_paused:
             process.loop.resume()
         if process.is_up and (self.needs_reboot or self.had_disk_error):
@@ -519,6 +606,41 @@ class World:
         wanted = {(commit.group, commit.place): None for commit in self.groups.commits}
         for group, place in wanted:
             self.committed[group, place] = await self._fetch_committed(client, group, place)
+
+        if self.is_transactional:
+            if self.txns.is_sure:
+                await self._transactions_end()
+            await self._read_committed(client)
+
+    async def _read_committed(self, client: SimClient) -> None:
+        for place in PLACES:
+            values: list[bytes] = []
+            offset = 0
+            end = self.finals[place][1]
+            while offset < end:
+                try:
+                    code, records, after = await fetch_committed_records(client, place, offset)
+                except NoAnswer:
+                    continue
+                if code is not ErrorCode.NONE or after == offset:
+                    break
+                values += [value for _, value in records]
+                offset = after
+            self.txn_finals[place] = values
+        for group in dict.fromkeys(txn.group for txn in self.txns.txns if txn.offset is not None):
+            self.txn_offsets[group] = await self._fetch_committed(client, group, ("log", 0))
+
+    async def _transactions_end(self) -> None:
+        """T12, and T7: what is open on a partition would be open for ever if no coordinator knew of it."""
+        open_places: list[str] = []
+        for _ in range(300):
+            broker = self.process.broker
+            assert broker is not None
+            open_places = [str(one) for one in broker.partitions if one.last_stable_offset < one.high_watermark]
+            if not open_places:
+                return
+            await asyncio.sleep(0.1)
+        raise Violation("T12 every transaction ends", f"transactions are open on {open_places}, and nobody ends them")
 
     async def _all_visible(self) -> None:
         """Waits until the high watermarks, which a restart may set back, have caught up."""
@@ -573,11 +695,24 @@ class World:
         hook, sys.unraisablehook = sys.unraisablehook, lambda unraisable: None
         try:
             for loop in [*self._loops, *self.process.past_loops]:
+                for task in loop.abandoned:
+                    _close(task)
                 loop.abandoned.clear()
             self._tasks.clear()
             self.clients.clear()
         finally:
             sys.unraisablehook = hook
+
+
+def _close(task: "asyncio.Task[Any]") -> None:
+    """Ends a coroutine here, not whenever the collector comes by; one that wants to wait once more is told again."""
+    coroutine = task.get_coro()
+    for _ in range(10):
+        try:
+            coroutine.close()
+            return
+        except BaseException:
+            continue
 
 
 def place_of(path: str) -> Place:

@@ -10,7 +10,6 @@ older one, since the log has it all (KAFKA-9892).
 
 from typing import Final
 
-from crc32c import crc32c
 from librt.strings import (
     BytesWriter,
     read_i16_be,
@@ -23,6 +22,7 @@ from librt.strings import (
 from mypy_extensions import i64
 
 from mainstem.core.log.producers import BatchMark, Producer, ProducerStates
+from mainstem.protocol.checksum import crc32c
 
 VERSION: Final = 1
 HEADER_BYTES: Final = 10

@@ -14,7 +14,9 @@ from typing import Any, Final
 
 from mainstem.protocol.api import find_api
 from mainstem.protocol.blank import blank
+from mainstem.protocol.errors import ErrorCode
 from mainstem.protocol.fields import Struct, fields_of
+from mainstem.protocol.messages.k01_fetch import FetchResponse
 from mainstem.protocol.messages.k03_metadata import MetadataResponse, MetadataResponseBroker
 from mainstem.protocol.schema import Message
 
@@ -29,6 +31,14 @@ _SAME: Final = (
     {"resource_name"},
     {"transactional_id"},
 )
+_ABOUT_THE_SESSION: Final = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+"""Said of a fetch as a whole, whatever partitions it names."""
 _MEANING: Final = {name: number for number, names in enumerate(_SAME) for name in names}
 
 
@@ -39,6 +49,9 @@ def error_answer(request: Message, version: int, code: int, node_id: int, addres
         host, port = address
         answer.brokers = [MetadataResponseBroker(node_id=node_id, host=host, port=port)]
         answer.controller_id = node_id
+    if isinstance(answer, FetchResponse) and code in _ABOUT_THE_SESSION:
+        answer.responses = []
+        answer.error_code = code
     assert isinstance(answer, Message)
     return answer
 

@@ -141,9 +141,12 @@ class Side:
         return value
 
     def _plain_batch(self, batch: bytes) -> tuple[str, bytes]:
-        """The batch without its producer's id, which is told by its number, and without the checksum over it."""
-        producer_id = BatchView(batch, 0).producer_id
-        who = f"producer {self.producer_ids.index(producer_id)}" if producer_id in self.producer_ids else "nobody"
-        if who == "nobody":
+        """The batch without what each broker gives it: a producer's id, which is told by its number, the time of the
+        append, and the checksum over both."""
+        view = BatchView(batch, 0)
+        known = view.producer_id in self.producer_ids
+        who = f"producer {self.producer_ids.index(view.producer_id)}" if known else "nobody"
+        if not known and not view.is_log_append_time:
             return who, batch
-        return who, batch[:17] + batch[21:43] + batch[51:]
+        time_given = b"" if view.is_log_append_time else batch[35:43]
+        return who, batch[:17] + batch[21:35] + time_given + (b"" if known else batch[43:51]) + batch[51:]

@@ -82,10 +82,27 @@ def _java(name: str) -> Make:
         (folder / "pom.xml").write_text(_POM.format(version))
         jars = f"-DoutputDirectory={folder / 'jars'}"
         run_toolchain(["mvn", "-q", "-B", "-Dstyle.color=never", "dependency:copy-dependencies", jars], folder)
-        run_toolchain(["javac", "-nowarn", "-cp", f"{folder}/jars/*", "-d", str(folder), "Driver.java"], folder)
+        names = [one.name for one in sources]
+        run_toolchain(["javac", "-nowarn", "-cp", f"{folder}/jars/*", "-d", str(folder), *names], folder)
 
-    folder = make_in_cache(f"java-{version}", [HERE / "java/Driver.java"], build)
+    sources = [HERE / "java" / name for name in ("Driver.java", "Copier.java")]
+    folder = make_in_cache(f"java-{version}", sources, build)
     return Make(name, ("java", *_JVM, "-cp", f"{folder}:{folder}/jars/*", "Driver"))
+
+
+def streams_command() -> list[str]:
+    """Kafka Streams' word count, of the newest version; what follows is for the program."""
+    _need("java", "javac", "mvn")
+    version = JAVA_VERSIONS["java-4.3"]
+
+    def build(folder: Path) -> None:
+        (folder / "pom.xml").write_text(_POM.format(version).replace("kafka-clients", "kafka-streams"))
+        jars = f"-DoutputDirectory={folder / 'jars'}"
+        run_toolchain(["mvn", "-q", "-B", "-Dstyle.color=never", "dependency:copy-dependencies", jars], folder)
+        run_toolchain(["javac", "-nowarn", "-cp", f"{folder}/jars/*", "-d", str(folder), "WordCount.java"], folder)
+
+    folder = make_in_cache(f"streams-{version}", [HERE / "streams/WordCount.java"], build)
+    return ["java", *_JVM, "-cp", f"{folder}:{folder}/jars/*", "WordCount"]
 
 
 def _franz_go() -> Make:

@@ -8,9 +8,14 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from mainstem.broker.drivers.coordinator import CoordinatorRuntime
+from mainstem.core.coordinator.effects import TransactionPart
 from mainstem.core.group.config import GroupConfig
 from mainstem.core.group.machine import GroupMachine
 from mainstem.core.group.offsets import CommitBy, FetchedOffset, NewOffset
+from mainstem.core.txn.config import TxnConfig
+from mainstem.core.txn.machine import Client, InitBy, SendMarkers, TxnMachine
+from mainstem.core.txn.states import Transaction
+from mainstem.protocol.batch import BatchView
 from mainstem.protocol.builder import BatchBuilder
 from mainstem.protocol.control import EndMarker, build_end_marker
 from mainstem.protocol.errors import ErrorCode, RemoteError
@@ -295,5 +300,59 @@ def test_offsets_of_a_transaction_count_from_its_marker_on() -> None:
         assert await s.offset("g") == 42
         await s.start(2)
         assert await s.offset("g") == 42
+
+    run(story)
+
+
+def test_records_of_a_transaction_are_a_batch_of_its_producer() -> None:
+    async def story() -> None:
+        s = Story()
+        await s.start()
+        plain = s.commit("g", 1)
+        by = CommitBy("g", -1, "", None, 9, part_of=TransactionPart(77, 3, 5))
+        new = [NewOffset("t", ZERO_UUID, 0, 2, -1, "")]
+        staged = s.runtime.shard(0).ask(lambda machine, ticket, now: machine.commit_offsets(ticket, by, new, now))
+        await asyncio.gather(plain, staged)
+        first, second = (BatchView(batch, 0) for batch in s.log.batches)
+        assert (first.is_transactional, first.producer_id) == (False, -1)
+        assert (second.is_transactional, second.producer_id, second.producer_epoch) == (True, 77, 3)
+        assert await s.offset("g") == 1
+
+    run(story)
+
+
+def test_what_waits_with_patience_learns_what_became_of_a_write_that_was_late() -> None:
+    """The end of a transaction: its markers may leave only when the decision is committed, and must leave then."""
+
+    async def story() -> None:
+        log = MemoryLog()
+        orders: list[object] = []
+        runtime: CoordinatorRuntime[TxnMachine] = CoordinatorRuntime(
+            asyncio.get_running_loop(),
+            ManualClock(),
+            "__transaction_state",
+            lambda: TxnMachine(TxnConfig()),
+            commit_timeout_ms=30,
+            carry_out=lambda shard, what: orders.append(what),
+        )
+        runtime.elected(0, 0, log)
+        while runtime.shard(0).is_loading:
+            await asyncio.sleep(0)
+        shard = runtime.shard(0)
+        by = InitBy("id", 60_000, None)
+        await shard.ask(lambda machine, ticket, now: machine.init_producer_id(ticket, by, now, 9))
+        who = Client("id", 9, 0)
+        await shard.ask(lambda machine, ticket, now: machine.add_partitions(ticket, who, (("t", 0),), now))
+        log.holds_commits = True
+        ended = shard.ask(lambda machine, ticket, now: machine.end(ticket, who, True, now))
+        assert await code_of(ended) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert orders == []
+        behind = shard.ask(lambda machine, ticket, now: machine.describe(ticket, "id"))
+        await asyncio.sleep(0.01)
+        assert not behind.done(), "nobody is told of what may still not be"
+        log.commit()
+        found = await behind
+        assert isinstance(found, Transaction)
+        assert orders == [SendMarkers(found)]
 
     run(story)

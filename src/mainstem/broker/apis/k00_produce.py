@@ -16,6 +16,7 @@ from mainstem.broker.context import RequestContext
 from mainstem.broker.drivers.verification import Admitted, ProducerBatch
 from mainstem.broker.partition import Partition
 from mainstem.core.log.append_result import AppendResult
+from mainstem.core.log.rejection import RecordsRejectedError
 from mainstem.core.log.verification import NO_GUARD
 from mainstem.core.txn.states import Place
 from mainstem.net.connection import Exchange
@@ -337,7 +338,9 @@ def _failed(error: RemoteError, index: int) -> ProducePartitionResponse:
 def _fill_failed(answer: ProducePartitionResponse, error: RemoteError) -> None:
     answer.error_code = int(error.code)
     answer.error_message = error.message or None
-    if error.code is ErrorCode.INVALID_RECORD:
+    if isinstance(error, RecordsRejectedError):
+        answer.record_errors = [RecordError(at, why) for at, why in error.record_errors]
+    elif error.code is ErrorCode.INVALID_RECORD:
         answer.record_errors = [RecordError(0, error.message)]
 
 

@@ -19,7 +19,8 @@ MAX_VERSION = 2
 
 
 async def handle(broker: "Broker", context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-    answer = await forward(broker, context, request, UpdateFeaturesResponse)
+    timeout_ms = request.timeout_ms if request.timeout_ms > 0 else None
+    answer = await forward(broker, context, request, UpdateFeaturesResponse, timeout_ms)
     if isinstance(answer, RemoteError):
         return UpdateFeaturesResponse(error_code=answer.code, error_message=answer.message or None)
     return answer

@@ -68,9 +68,17 @@ class Verification:
         task.add_done_callback(lambda done: self._done(producer_id, done))
 
     async def _after(self, before: "asyncio.Task[None] | None", work: Coroutine[Any, Any, None]) -> None:
-        if before is not None and not before.done():
-            await asyncio.wait([before])
-        await work
+        try:
+            if before is not None and not before.done():
+                await asyncio.wait([before])
+            await work
+        finally:
+            work.close()
+
+    def close(self) -> None:
+        """Nobody is let in any more."""
+        for task in list(self._waiting.values()):
+            task.cancel()
 
     def _done(self, producer_id: int, task: "asyncio.Task[None]") -> None:
         if self._waiting.get(producer_id) is task:

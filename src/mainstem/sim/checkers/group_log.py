@@ -15,6 +15,8 @@ from mainstem.core.group.records import read_offset_key, read_offset_value
 from mainstem.core.group.store import OFFSET_PREFIX, GroupStore
 from mainstem.protocol.batch import BatchView, iterate_batches
 from mainstem.protocol.control import parse_end_marker
+from mainstem.protocol.messages.group_records import GroupMetadataKey
+from mainstem.protocol.messages.record_framing import GROUP_RECORDS
 from mainstem.protocol.records import iterate_records
 from mainstem.sim.checkers import Checker
 from mainstem.sim.ledger import Violation
@@ -63,7 +65,11 @@ class GroupLog(Checker):
 
     def _appended(self, machine: GroupMachine, batch: BatchView) -> None:
         for record in iterate_records(batch):
-            if record.key is None or not record.key.startswith(OFFSET_PREFIX):
+            if record.key is None:
+                continue
+            if not record.key.startswith(OFFSET_PREFIX):
+                if record.value is None:
+                    self._buried(record.key)
                 continue
             place = read_offset_key(record.key)
             if record.value is not None:
@@ -71,18 +77,25 @@ class GroupLog(Checker):
             elif not self.world.groups.is_being_deleted(place[0]):
                 self._expired(machine, *place)
 
+    def _buried(self, raw_key: bytes) -> None:
+        key, _ = GROUP_RECORDS.decode(raw_key, None)
+        if isinstance(key, GroupMetadataKey):
+            self.world.groups.begins_anew(key.group)
+
     def _expired(self, machine: GroupMachine, group_id: str, topic: str, partition: int) -> None:
         self.world.count("offset expired")
         self.world.trace("offset expired", group_id, topic, partition)
         self.world.groups.expired(group_id, (topic, partition))
         group = machine.groups.get(group_id)
-        if group is not None and group.members:
+        if group is None:
+            return  # gone with its last offset, and since when it was empty with it
+        if group.members:
             raise Violation(
                 "G7 offsets stay while a group has members",
                 f"{group_id} is {group.state.value} and lost its offset of {topic}-{partition}",
             )
         since_ms = self._committed_ms.get((group_id, topic, partition))
-        if group is not None and group.protocol_type is not None and group.state is EMPTY:
+        if group.protocol_type is not None and group.state is EMPTY:
             since_ms = None if group.state_timestamp_ms == NO_STATE_TIMESTAMP else group.state_timestamp_ms
         now_ms = self.world.process.clock.wall_ms()
         if since_ms is not None and now_ms - since_ms < machine.config.offsets_retention_ms:

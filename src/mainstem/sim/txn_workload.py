@@ -1,0 +1,399 @@
+"""Transactional clients: they write to several partitions, commit a group's position, and commit, abort or vanish.
+
+Clients of both transaction versions. Under version 1 a broker cannot tell a late request from one of the next
+transaction (T8): such a client asks for a new epoch after each request that was not answered, and none of its requests
+is delivered after its connection has died. A client of version 2 needs no such care.
+"""
+
+import asyncio
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from mainstem.protocol.batch import iterate_batches
+from mainstem.protocol.builder import BatchBuilder
+from mainstem.protocol.errors import ErrorCode
+from mainstem.protocol.messages.k00_produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from mainstem.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from mainstem.protocol.messages.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from mainstem.protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from mainstem.protocol.messages.k24_add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from mainstem.protocol.messages.k25_add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from mainstem.protocol.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
+from mainstem.protocol.messages.k28_txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+from mainstem.protocol.records import iterate_records
+from mainstem.protocol.schema import Message
+from mainstem.sim.client import M, NoAnswer, SimClient
+from mainstem.sim.group_members import find_coordinator
+from mainstem.sim.ledger import Place, Send, Violation
+from mainstem.sim.txn_ledger import Txn
+from mainstem.sim.workloads import RETRIABLE, client_ms
+
+if TYPE_CHECKING:
+    from mainstem.sim.world import World
+
+TRY_AGAIN: Final = RETRIABLE | {
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+ATTEMPTS_MAX: Final = 25
+MARKER_KEY: Final = b"\x00\x00\x00\x01"
+"""What the key of a commit marker is; users may use it too (KAFKA-14055)."""
+FAR_AHEAD: Final = 1000
+PLACES: Final = (("txn", 0), ("txn", 1), ("txnkeyed", 0))
+"""Where transactional clients write."""
+
+
+class _GaveUpError(Exception):
+    """The transaction cannot go on: its client begins anew."""
+
+
+class TxnProducer:
+    def __init__(self, world: "World", client: SimClient, rng: Random, name: str, *, tv2: bool) -> None:
+        self.world = world
+        self.client = client
+        self.rng = rng
+        self.transactional_id = name
+        self.group = f"{name}-group"
+        self.tv2 = tv2
+        self.producer_id = -1
+        self.epoch = -1
+        self._number = 0
+        self._sequences: dict[Place, int] = {}
+        self._added: dict[Place, None] = {}
+        self._missed_answer = False
+        self._old_end: EndTxnRequest | None = None
+        """How the last transaction was ended: under version 2 this may come again at any time."""
+
+    async def run(self) -> None:
+        while not self.world.is_stopping:
+            try:
+                if self.producer_id < 0:
+                    await self._init()
+                await self._transaction()
+            except _GaveUpError:
+                self.producer_id = -1
+                self.world.count("transaction given up")
+            await asyncio.sleep(self.rng.random() ** 2 * self.world.pace_s)
+
+    # Asking
+
+    async def _ask(self, request: Message, version: int, kind: type[M]) -> M | None:
+        try:
+            return await self.client.ask(request, version, kind)
+        except NoAnswer:
+            self._missed_answer = True
+            return None
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(0.02 + self.rng.random() * 0.1)
+
+    async def _init(self) -> None:
+        find = FindCoordinatorRequest(key_type=1, coordinator_keys=[self.transactional_id])
+        request = InitProducerIdRequest(
+            transactional_id=self.transactional_id, transaction_timeout_ms=self.rng.choice((700, 3000))
+        )
+        for _ in range(400):
+            found = await self._ask(find, 4, FindCoordinatorResponse)
+            if found is not None and found.coordinators[0].error_code == ErrorCode.NONE:
+                answer = await self._ask(request, 4, InitProducerIdResponse)
+                if answer is not None and answer.error_code == ErrorCode.NONE:
+                    self._take(answer.producer_id, answer.producer_epoch)
+                    self._missed_answer = False
+                    return
+            if self.world.is_stopping:
+                raise _GaveUpError
+            await self._pause()
+        raise Violation("T12 an id can be taken over", f"{self.transactional_id} is never given a producer id")
+
+    def _take(self, producer_id: int, epoch: int) -> None:
+        if (producer_id, epoch) != (self.producer_id, self.epoch):
+            self.world.txns.given(producer_id, epoch, self.client.name)
+            self._sequences.clear()
+        self.producer_id, self.epoch = producer_id, epoch
+
+    # One transaction
+
+    async def _transaction(self) -> None:
+        rng = self.rng
+        txn = self.world.txns.begin(self.client.name, self.group)
+        self._added.clear()
+        for number in range(rng.choice((1, 1, 2, 3))):
+            if number:
+                await asyncio.sleep(rng.random() ** 2 * self.world.pace_s / 2)
+            await self._write(txn, rng.choice(PLACES))
+        if rng.random() < 0.4:
+            await self._commit_offset(txn)
+        if self.tv2 and self._old_end is not None and rng.random() < 0.15:
+            await self._ask(self._old_end, 5, EndTxnResponse)
+            self.world.count("N10 end of the transaction before")
+            await self._write(txn, rng.choice(PLACES))
+        fate = rng.random()
+        if fate < 0.05:
+            self.world.count("transaction left open")
+            raise _GaveUpError
+        if fate < 0.1:
+            await self._claim_higher_epoch()
+        if fate > (0.9 if self.tv2 else 0.75):
+            await self._abort_in_flight(txn)
+        else:
+            await self._end(txn, commit=fate < 0.75)
+        if self._missed_answer and not self.tv2:
+            self.producer_id = -1
+
+    async def _abort_in_flight(self, txn: Txn) -> None:
+        """Aborts while a batch is on its way: whenever that arrives, it is part of this transaction or refused."""
+        place = self.rng.choice(PLACES)
+        if not self.tv2:
+            await self._add(place)
+        request, _ = self._batch(txn, place)
+        try:
+            sent = await self.client.send(request, 12 if self.tv2 else 11)
+        except NoAnswer:
+            self._missed_answer = True
+            sent = None
+        try:
+            await self._end(txn, commit=False)
+        finally:
+            if sent is not None:
+                try:
+                    await self.client.answer(sent, ProduceResponse)
+                except NoAnswer:
+                    self._missed_answer = True
+        self.world.count("aborted with a batch on its way")
+        self.producer_id = -1  # whether its sequence was used is not known
+
+    async def _write(self, txn: Txn, place: Place) -> None:
+        if not self.tv2:
+            await self._add(place)
+        request, sends = self._batch(txn, place)
+        for _ in range(ATTEMPTS_MAX):
+            answer = await self._ask(request, 12 if self.tv2 else 11, ProduceResponse)
+            if answer is not None:
+                found = answer.responses[0].partition_responses[0]
+                if found.error_code == ErrorCode.NONE:
+                    if place[0] == "txn":
+                        life = self.client.life
+                        for index, send in enumerate(sends):
+                            self.world.ledger.acked(send.value, found.base_offset + index, life)
+                    return
+                self._go_on_after(ErrorCode(found.error_code))
+            await self._pause()
+        raise _GaveUpError
+
+    def _batch(self, txn: Txn, place: Place) -> tuple[ProduceRequest, list[Send]]:
+        count = self.rng.choice((1, 2, 3))
+        sequence = self._sequences.get(place, 0)
+        builder = BatchBuilder(
+            producer_id=self.producer_id, producer_epoch=self.epoch, base_sequence=sequence, transactional=True
+        )
+        sends = []
+        for _ in range(count):
+            self._number += 1
+            value = f"{self.client.name}.{self._number}".encode()
+            key = None
+            if place[0] == "txnkeyed":
+                key = self.rng.choice((MARKER_KEY, b"a", b"b"))
+            send = Send(place, value, key, self.client.name, self._number, ordered=True)
+            self.world.ledger.sent(send)
+            self.world.txns.wrote(txn, value, place)
+            builder.append(client_ms(self.world), key, value)
+            sends.append(send)
+        self._sequences[place] = sequence + count
+        return ProduceRequest(
+            transactional_id=self.transactional_id,
+            acks=-1,
+            timeout_ms=1500,
+            topic_data=[
+                TopicProduceData(
+                    name=place[0],
+                    partition_data=[PartitionProduceData(index=place[1], records=builder.build())],
+                )
+            ],
+        ), sends
+
+    def _go_on_after(self, code: ErrorCode) -> None:
+        if code not in TRY_AGAIN:
+            self.world.count(f"transaction refused: {code.name}")
+            raise _GaveUpError
+
+    async def _add(self, place: Place) -> None:
+        if place in self._added:
+            return
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.transactional_id,
+            v3_and_below_producer_id=self.producer_id,
+            v3_and_below_producer_epoch=self.epoch,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name=place[0], partitions=[place[1]])],
+        )
+        for _ in range(ATTEMPTS_MAX):
+            answer = await self._ask(request, 3, AddPartitionsToTxnResponse)
+            if answer is not None:
+                code = answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code
+                if code == ErrorCode.NONE:
+                    self._added[place] = None
+                    return
+                self._go_on_after(ErrorCode(code))
+            await self._pause()
+        raise _GaveUpError
+
+    async def _commit_offset(self, txn: Txn) -> None:
+        txn.offset = txn.number
+        add = AddOffsetsToTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            group_id=self.group,
+        )
+        commit = TxnOffsetCommitRequest(
+            transactional_id=self.transactional_id,
+            group_id=self.group,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            topics=[
+                TxnOffsetCommitRequestTopic(
+                    name="log",
+                    partitions=[
+                        TxnOffsetCommitRequestPartition(
+                            partition_index=0, committed_offset=txn.offset, committed_metadata=""
+                        )
+                    ],
+                )
+            ],
+        )
+        is_added = self.tv2
+        for _ in range(ATTEMPTS_MAX):
+            code = None
+            try:
+                await find_coordinator(self.client, self.group)
+            except NoAnswer:
+                self._missed_answer = True
+            if not is_added:
+                added = await self._ask(add, 3, AddOffsetsToTxnResponse)
+                if added is not None:
+                    is_added = added.error_code == ErrorCode.NONE
+                    code = ErrorCode(added.error_code)
+            if is_added:
+                answer = await self._ask(commit, 5 if self.tv2 else 3, TxnOffsetCommitResponse)
+                code = None if answer is None else ErrorCode(answer.topics[0].partitions[0].error_code)
+                if code is ErrorCode.NONE:
+                    return
+            if code is not None:
+                self._go_on_after(code)
+            await self._pause()
+        raise _GaveUpError
+
+    def _end_request(self, commit: bool, ahead: int = 0) -> EndTxnRequest:
+        return EndTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch + ahead,
+            committed=commit,
+        )
+
+    async def _claim_higher_epoch(self) -> None:
+        """KAFKA-9600: no client chooses its epoch."""
+        answer = await self._ask(self._end_request(True, FAR_AHEAD), 5 if self.tv2 else 3, EndTxnResponse)
+        if answer is not None:
+            self.world.count("higher epoch claimed")
+            if answer.error_code == ErrorCode.NONE:
+                raise Violation(
+                    "T4 a client does not choose its epoch",
+                    f"{self.transactional_id} ended a transaction with an epoch that it was never given",
+                )
+
+    async def _end(self, txn: Txn, commit: bool) -> None:
+        txn.commit_sent = commit
+        request = self._old_end = self._end_request(commit)
+        for _ in range(400):
+            answer = await self._ask(request, 5 if self.tv2 else 3, EndTxnResponse)
+            if answer is not None:
+                if answer.error_code == ErrorCode.NONE:
+                    txn.is_committed = commit
+                    self.world.count("transaction committed" if commit else "transaction aborted")
+                    self.world.trace("ended", self.client.name, txn.number, commit)
+                    if self.tv2:
+                        self._take(answer.producer_id, answer.producer_epoch)
+                    return
+                self._go_on_after(ErrorCode(answer.error_code))
+            await self._pause()
+        raise Violation("T12 every transaction ends", f"{self.transactional_id} cannot end transaction {txn.number}")
+
+
+class CommittedReader:
+    """Follows one partition and sees only what is committed; begins again where a restart or retention puts it."""
+
+    def __init__(self, world: "World", client: SimClient, rng: Random, place: Place) -> None:
+        self.world = world
+        self.client = client
+        self.rng = rng
+        self.place = place
+
+    async def run(self) -> None:
+        offset = 0
+        while not self.world.is_stopping:
+            try:
+                size = self.rng.choice((1, 300, 1 << 20))
+                code, records, offset = await fetch_committed_records(self.client, self.place, offset, max_bytes=size)
+            except NoAnswer:
+                await asyncio.sleep(0.05)
+                continue
+            if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                offset = 0
+            for at, value in records:
+                self.world.txns.seen(self.place, at, value)
+            await asyncio.sleep(self.rng.random() * self.world.pace_s / 2)
+
+
+async def fetch_committed_records(
+    client: SimClient, place: Place, offset: int, *, max_wait_ms: int = 100, max_bytes: int = 1 << 20
+) -> tuple[ErrorCode, list[tuple[int, bytes]], int]:
+    """What a consumer with isolation.level=read_committed makes of a fetch, and where it goes on."""
+    topic, partition = place
+    wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
+    request = FetchRequest(
+        replica_id=-1,
+        max_wait_ms=max_wait_ms,
+        min_bytes=1,
+        max_bytes=max_bytes,
+        isolation_level=1,
+        session_id=0,
+        session_epoch=-1,
+        topics=[FetchTopic(topic=topic, partitions=[wanted])],
+        forgotten_topics_data=[],
+    )
+    answer = await client.ask(request, 12, FetchResponse)
+    found = answer.responses[0].partitions[0]
+    data = bytes(found.records or b"")
+    aborted = [(one.first_offset, one.producer_id) for one in found.aborted_transactions or []]
+    if aborted != sorted(aborted, key=lambda one: one[0]):
+        raise Violation("T5 aborted transactions are sorted", f"{place}: {aborted}")
+    dropping: dict[int, None] = {}
+    records: list[tuple[int, bytes]] = []
+    for batch in iterate_batches(data, 0, len(data)):
+        while aborted and aborted[0][0] <= batch.last_offset:
+            dropping[aborted.pop(0)[1]] = None
+        if batch.is_control:
+            dropping.pop(batch.producer_id, None)
+        elif not (batch.is_transactional and batch.producer_id in dropping):
+            for record in iterate_records(batch):
+                if record.offset >= offset and record.value is not None:
+                    records.append((record.offset, record.value))
+        offset = max(offset, batch.next_offset)
+    return ErrorCode(found.error_code), records, offset

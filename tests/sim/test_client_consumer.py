@@ -1,0 +1,193 @@
+"""Our consumers and our broker on simulated machines: whatever goes wrong, records are read in order and none is lost.
+
+The consumers' code is the product's own, on the simulator's loop: its time, randomness and network are given to it. One
+reads alone, and gets every record once. Two share the partitions in a group and commit what they have read: somebody
+gets every record, and nobody goes back further than to what was committed.
+"""
+
+import asyncio
+import contextlib
+from random import Random
+
+import pytest
+
+from mainstem.broker.config import BrokerConfig
+from mainstem.client.admin import AsyncAdmin
+from mainstem.client.admin_types import NewTopic
+from mainstem.client.consumer import AsyncConsumer
+from mainstem.client.errors import KafkaError
+from mainstem.client.types import TopicPartition
+from mainstem.sim.broker_process import BrokerProcess
+from mainstem.sim.disk import SimDisk
+from mainstem.sim.loop import Scheduler, SimLoop, make_loop
+from mainstem.sim.network import Network
+from tests.support.client_load import Writer
+
+BOOTSTRAP = "broker:9092"
+TOPIC = "log"
+PARTITIONS = 3
+ROUNDS = 120
+
+
+class Scene:
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.rng = Random(f"{seed}:scene")
+        self.scheduler = Scheduler(Random(f"{seed}:sched"))
+        self.network = Network(self.scheduler, Random(f"{seed}:net"), lambda *event: None, lambda what: None)
+        self.disk = SimDisk(Random(f"{seed}:disk"), lambda: self.process.clock.wall_ms())
+        self.disk.make_directories("/")
+        config = BrokerConfig(
+            {
+                "process.roles": "broker,controller",
+                "node.id": "1",
+                "listeners": "PLAINTEXT://broker:9092,CONTROLLER://broker:9093",
+                "controller.listener.names": "CONTROLLER",
+                "log.dirs": "/data",
+                "offsets.topic.num.partitions": "1",
+                "offsets.topic.replication.factor": "1",
+            }
+        )
+        self.process = BrokerProcess(
+            str(seed), self.scheduler, self.network, self.disk, config, lambda *event: None, lambda what: None
+        )
+        self.process.format()
+        self.process.start()
+        self.loop: SimLoop = make_loop(self.scheduler, Random(f"{seed}:client"), "client", self.network)
+        self.sent = [0] * PARTITIONS
+        self.alone: list[list[int]] = [[] for _ in range(PARTITIONS)]
+        self.shared: list[list[int]] = [[] for _ in range(PARTITIONS)]
+        self.committed = [0] * PARTITIONS
+        self.rewinds: list[str] = []
+        self.is_sent = False
+        self.is_over = False
+
+    def run(self) -> None:
+        task = self.loop.create_task(self._story())
+        self.scheduler.later(1.0, self._do_harm)
+        assert self.scheduler.run_until(task.done, 1200), (self.sent, self.alone, self.shared)
+        task.result()
+
+    def _do_harm(self) -> None:
+        if self.is_sent:
+            self.network.heal()
+            self.network.faults.slow_share = self.network.faults.lose_answer_share = 0.0
+            self._start()
+            return
+        rng = self.rng
+        match rng.randrange(5):
+            case 0 if self.process.is_up:
+                self.process.kill()
+                self.scheduler.later(rng.uniform(0.05, 1.0), self._start)
+            case 1 if self.network.connections:
+                self.network.reset(rng.choice(sorted(self.network.connections)), "harm")
+            case 2:
+                self.network.cut("client", "broker", rng.uniform(0.01, 2.0))
+            case 3:
+                self.network.cut("broker", "client", rng.uniform(0.01, 2.0))
+            case 4:
+                self.network.faults.slow_share = rng.choice((0.0, 0.3))
+                self.network.faults.lose_answer_share = rng.choice((0.0, 0.1))
+        self.scheduler.later(rng.uniform(0.05, 1.0), self._do_harm)
+
+    def _start(self) -> None:
+        if not self.process.is_up:
+            self.process.start()
+
+    def _options(self, name: str) -> dict[str, object]:
+        return {
+            "bootstrap_servers": BOOTSTRAP,
+            "client_id": name,
+            "rng": Random(f"{self.seed}:{name}"),
+            "clock": self.process.clock.wall_ms,
+            "request_timeout_ms": 3000,
+        }
+
+    async def _story(self) -> None:
+        async with AsyncAdmin(bootstrap_servers=BOOTSTRAP, rng=self.rng, client_id="admin") as admin:
+            await admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])
+        strategy = self.rng.choice(["range", "sticky", "cooperative-sticky"])
+        readers = [
+            asyncio.ensure_future(self._read_alone()),
+            asyncio.ensure_future(self._read_in_group("one", strategy)),
+            asyncio.ensure_future(self._read_in_group("two", strategy)),
+        ]
+        await self._write()
+        while not self._is_all_read():
+            for reader in readers:
+                if reader.done():
+                    reader.result()
+            await asyncio.sleep(0.1)
+        self.is_over = True
+        await asyncio.gather(*readers)
+
+    def _is_all_read(self) -> bool:
+        return [len(each) for each in self.alone] == self.sent and [len(set(each)) for each in self.shared] == self.sent
+
+    async def _write(self) -> None:
+        """Writes as well as that goes: what is in the log in the end is what is to be read."""
+        writer = Writer(BOOTSTRAP)
+        for _ in range(ROUNDS):
+            values = [b"x"] * self.rng.randint(1, 6)
+            with contextlib.suppress(KafkaError, TimeoutError):
+                async with asyncio.timeout(1):
+                    await writer.send_once(TOPIC, self.rng.randrange(PARTITIONS), values, 1000, 0, ())
+            await asyncio.sleep(self.rng.uniform(0, 0.1))
+        self.is_sent = True
+        await asyncio.sleep(3)
+        async with AsyncConsumer(**self._options("ends")) as consumer:  # type: ignore[arg-type]
+            partitions = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
+            self.sent = list((await consumer.end_offsets(partitions)).values())
+
+    async def _read_alone(self) -> None:
+        async with AsyncConsumer(**self._options("alone"), auto_offset_reset="earliest") as consumer:  # type: ignore[arg-type]
+            await consumer.assign([TopicPartition(TOPIC, number) for number in range(PARTITIONS)])
+            while not self.is_over:
+                for record in await consumer.poll(500, max_records=7):
+                    self.alone[record.partition].append(record.offset)
+
+    async def _read_in_group(self, name: str, strategy: str) -> None:
+        consumer = AsyncConsumer(
+            TOPIC,
+            **self._options(name),  # type: ignore[arg-type]
+            group_id="group",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            session_timeout_ms=6000,
+            heartbeat_interval_ms=1000,
+            default_api_timeout_ms=4000,
+            partition_assignment_strategy=strategy,
+        )
+        last: dict[int, int] = {}
+        async with consumer:
+            while not self.is_over:
+                for record in await consumer.poll(500, max_records=7):
+                    partition, value = record.partition, record.offset
+                    if value != last.get(partition, -1) + 1 and value > self.committed[partition]:
+                        self.rewinds.append(f"{name} got {value} of {partition} after {last.get(partition)}")
+                    last[partition] = value
+                    self.shared[partition].append(value)
+                try:
+                    await consumer.commit()
+                except KafkaError:
+                    continue
+                for tp in consumer.assignment:
+                    self.committed[tp.partition] = max(self.committed[tp.partition], last.get(tp.partition, -1) + 1)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_every_record_is_read_and_by_a_lone_reader_once_and_in_order(seed: int) -> None:
+    scene = Scene(seed)
+    scene.run()
+    assert sum(scene.sent) > ROUNDS
+    assert scene.alone == [list(range(count)) for count in scene.sent]
+    assert [sorted(set(each)) for each in scene.shared] == scene.alone
+    assert scene.rewinds == []
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("first", range(100, 300, 20))
+def test_the_same_for_many_seeds(first: int) -> None:
+    for seed in range(first, first + 20):
+        test_every_record_is_read_and_by_a_lone_reader_once_and_in_order(seed)

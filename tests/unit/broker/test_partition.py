@@ -1,0 +1,57 @@
+"""Batches that a thread judges, and those behind them."""
+
+from __future__ import annotations
+
+import asyncio
+
+from mainstem.broker.partition import Partition
+from mainstem.core.log.append_result import AppendResult
+from mainstem.protocol.builder import BatchBuilder
+from mainstem.protocol.errors import RemoteError
+from mainstem.storage.errors import StorageError
+from tests.support.logs import NOW_MS, config, new_disk, open_in
+
+from .coordinating import ManualClock
+
+
+def never_fails(partition: Partition, error: StorageError) -> None:
+    raise AssertionError(error)
+
+
+def large(count: int) -> bytes:
+    builder = BatchBuilder()
+    for number in range(count):
+        builder.append(NOW_MS, None, b"%06d" % number)
+    return builder.build()
+
+
+def test_a_large_batch_that_comes_while_another_is_being_told_done_waits_its_turn() -> None:
+    """The answer to one makes room for the next request of a connection, which is handled at once."""
+
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        failed: list[object] = []
+        loop.set_exception_handler(lambda loop, context: failed.append(context))
+        log = open_in(new_disk(), config(compression_type="zstd"), high_watermark=0)
+        partition = Partition(loop, ManualClock(), "t", bytes(16), 0, log, never_fails)
+        partition.lead(1, 0, (1,), (1,), 1)
+        offsets: list[int] = []
+        finished = loop.create_future()
+
+        def done(outcome: AppendResult | RemoteError) -> None:
+            assert isinstance(outcome, AppendResult), outcome
+            offsets.append(outcome.base_offset)
+            if len(offsets) == 4:
+                finished.set_result(None)
+            else:
+                data = large(3000 + len(offsets))
+                partition.append_later(data, 0, len(data), all_in_sync=True, done=done)
+
+        data = large(3000)
+        partition.append_later(data, 0, len(data), all_in_sync=True, done=done)
+        await asyncio.wait_for(finished, 20)
+        assert offsets == [0, 3000, 6001, 9003]
+        assert not partition.waiting
+        assert not failed
+
+    asyncio.run(story())
