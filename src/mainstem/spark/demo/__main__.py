@@ -139,8 +139,6 @@ class Demo:
 
         with Admin(bootstrap_servers=bootstrap) as admin:
             admin.create_topics([NewTopic(ORDERS, PARTITIONS, 1), NewTopic(TOTALS, 1, 1)])
-        generator = Generator(bootstrap, self._rate, self._seconds, self._seed)
-        generator.start()
         totals = transform.start(
             spark,
             transform.Transform(
@@ -157,6 +155,8 @@ class Demo:
         )
         landing = self._start_lake(spark, bootstrap)
         queries = {"totals": totals, "lake": landing}
+        generator = Generator(bootstrap, self._rate, self._seconds, self._seed)
+        generator.start()
         self._watch(generator, queries)
         for query in queries.values():
             query.processAllAvailable()
