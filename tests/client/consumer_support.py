@@ -58,16 +58,6 @@ class Target:
         answer = self._ask(request, CreatePartitionsResponse)
         raise_for(answer.results[0].error_code, answer.results[0].error_message, topic=topic)
 
-    def serves(self, api_key: int) -> bool:
-        async def ask() -> bool:
-            connection = await self._connect()
-            try:
-                return connection.has_api(api_key)
-            finally:
-                connection.close()
-
-        return asyncio.run(ask())
-
     def fill(self, topic: str, partition: int, count: int, first: int = 0, batch: int = 100) -> list[bytes]:
         """Writes numbered records; their values."""
         values = [b"%d:%d" % (partition, number) for number in range(first, first + count)]

@@ -14,7 +14,6 @@ from mainstem.client.errors import (
     UnknownTopicOrPartitionError,
 )
 from mainstem.client.types import ConsumerRecord, TopicPartition
-from mainstem.protocol.api import ApiKey
 from tests.client.consumer_support import Target, new_group, target
 
 __all__ = ["target"]
@@ -100,8 +99,6 @@ def test_a_group_reads_columns_and_commits(target: Target) -> None:
 
 
 def test_aborted_transactions_are_left_out_of_columns(target: Target) -> None:
-    if not target.serves(ApiKey.END_TXN):
-        pytest.skip(f"{target.name} does not serve transactions")
     from confluent_kafka import Producer
 
     topic = target.topic()

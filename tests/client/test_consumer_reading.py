@@ -14,7 +14,6 @@ from mainstem.client.errors import (
     UnknownTopicOrPartitionError,
 )
 from mainstem.client.types import OffsetAndTimestamp, TopicPartition
-from mainstem.protocol.api import ApiKey
 from tests.client.consumer_support import Target, read, target, values
 
 __all__ = ["target"]
@@ -234,8 +233,6 @@ def test_deserializers_are_applied_and_a_bad_record_can_be_passed(target: Target
 
 
 def test_read_committed_leaves_out_what_was_aborted(target: Target) -> None:
-    if not target.serves(ApiKey.END_TXN):
-        pytest.skip(f"{target.name} does not serve transactions")
     from confluent_kafka import Producer
 
     topic = target.topic()
@@ -260,8 +257,6 @@ def test_read_committed_leaves_out_what_was_aborted(target: Target) -> None:
 
 
 def test_read_committed_waits_for_a_transaction_that_is_open(target: Target) -> None:
-    if not target.serves(ApiKey.END_TXN):
-        pytest.skip(f"{target.name} does not serve transactions")
     from confluent_kafka import Producer
 
     topic = target.topic()

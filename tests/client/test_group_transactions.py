@@ -1,10 +1,7 @@
 """Read, change, write, and commit both in one transaction: each record has its effect once, whatever is aborted."""
 
-import pytest
-
 from mainstem import Producer
 from mainstem.client.types import OffsetAndMetadata, TopicPartition
-from mainstem.protocol.api import ApiKey
 from tests.client.consumer_support import Target, new_group, read, target, values
 
 __all__ = ["target"]
@@ -15,8 +12,6 @@ class SpoiledError(Exception):
 
 
 def test_what_is_aborted_is_read_again_and_what_is_committed_is_not(target: Target) -> None:
-    if not target.serves(ApiKey.END_TXN):
-        pytest.skip(f"{target.name} does not serve transactions")
     source, sink, group = target.topic(2), target.topic(1), new_group()
     written = [value for number in range(2) for value in target.fill(source, number, 60, batch=20)]
     done = 0
