@@ -5,8 +5,6 @@ from typing import NamedTuple
 
 import pytest
 
-from mainstem.client.errors import KafkaError
-from mainstem.client.sync_producer import Producer
 from tests.support.doc_examples import blocks, run_page
 from tests.support.kafka import Kafka, KafkaNode, missing
 from tests.support.node import Node
@@ -20,15 +18,6 @@ class Group(NamedTuple):
     group_instance_id: str | None = None
 
 
-def has_transactions(bootstrap: str) -> bool:
-    with Producer(bootstrap_servers=bootstrap, transactional_id="probe") as probe:
-        try:
-            probe.init_transactions()
-        except KafkaError:
-            return False
-        return True
-
-
 def test_the_page_about_the_admin(tmp_path: Path) -> None:
     with Node(tmp_path) as node:
         run_page("client/admin.md", bootstrap=node.bootstrap)
@@ -36,8 +25,6 @@ def test_the_page_about_the_admin(tmp_path: Path) -> None:
 
 def test_the_page_about_producing(tmp_path: Path) -> None:
     with Node(tmp_path) as node:
-        if not has_transactions(node.bootstrap):
-            pytest.skip("our broker serves no transactions yet; the campaign runs this page with Kafka's")
         run_page("client/producer.md", bootstrap=node.bootstrap, transactional=node.bootstrap, group=Group())
 
 

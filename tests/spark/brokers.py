@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import random
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,10 +9,6 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
-
-from mainstem.client.cluster import Cluster
-from mainstem.client.options import CommonOptions
-from mainstem.protocol.api import ApiKey
 
 Headers = list[tuple[str, bytes | None]]
 
@@ -117,10 +111,3 @@ class Broker:
         found = consumer.committed([TopicPartition(topic, number) for number in range(partitions)], timeout=30)
         consumer.close()
         return {each.partition: each.offset for each in found}
-
-    def has_transactions(self) -> bool:
-        async def ask() -> bool:
-            async with Cluster(CommonOptions(bootstrap_servers=self.bootstrap), random.Random(1)) as cluster:
-                return (await cluster.any_node()).has_api(ApiKey.END_TXN)
-
-        return asyncio.run(ask())

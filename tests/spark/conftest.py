@@ -77,13 +77,3 @@ def broker(request: pytest.FixtureRequest) -> Broker:
     found = request.getfixturevalue(f"{request.param}_broker")
     assert isinstance(found, Broker)
     return found
-
-
-@pytest.fixture(params=["mainstem", "kafka"])
-def transactional_broker(request: pytest.FixtureRequest) -> Broker:
-    """One that has transactions: exactly once needs them."""
-    found = request.getfixturevalue(f"{request.param}_broker")
-    assert isinstance(found, Broker)
-    if not found.has_transactions():
-        pytest.skip("this broker has no transactions yet")
-    return found

@@ -74,10 +74,7 @@ def _wait_for(log: Path, text: str, process: subprocess.Popen[bytes]) -> None:
         time.sleep(0.1)
 
 
-def test_a_cluster_reads_and_copies_a_topic_exactly_once(
-    master: str, transactional_broker: Broker, tmp_path: Path
-) -> None:
-    broker = transactional_broker
+def test_a_cluster_reads_and_copies_a_topic_exactly_once(master: str, broker: Broker, tmp_path: Path) -> None:
     source, target = broker.topic(4), broker.topic(4)
     broker.produce(source, [b"%d" % nth for nth in range(2000)])
     paths = os.pathsep.join([str(Path(mainstem.__file__).parents[1]), str(ROOT)])

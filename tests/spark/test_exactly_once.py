@@ -123,13 +123,13 @@ def play(work: Coroutine[Any, Any, None]) -> None:
 
 
 @pytest.fixture
-def topic(transactional_broker: Broker) -> str:
-    return transactional_broker.topic(2)
+def topic(broker: Broker) -> str:
+    return broker.topic(2)
 
 
 @pytest.fixture
-def query(transactional_broker: Broker, topic: str) -> Query:
-    return Query(transactional_broker, topic)
+def query(broker: Broker, topic: str) -> Query:
+    return Query(broker, topic)
 
 
 def test_batches_are_there_once_they_are_committed_and_leave_nothing_open(query: Query, topic: str) -> None:
@@ -302,9 +302,9 @@ def test_the_command_lists_and_finishes_what_was_decided(
 
 
 def test_a_decision_that_hangs_open_does_not_hide_those_of_another_sink(
-    transactional_broker: Broker, query: Query, topic: str
+    broker: Broker, query: Query, topic: str
 ) -> None:
-    other = Query(transactional_broker, topic)
+    other = Query(broker, topic)
 
     async def story() -> None:
         staged = await other.write(0, "run", rows_of(7))

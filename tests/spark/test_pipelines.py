@@ -83,12 +83,9 @@ def test_a_batch_of_a_lake_that_died_is_landed_again_and_counts_once(
     assert not stray.exists()
 
 
-def test_a_statement_turns_one_topic_into_another_once(
-    spark: SparkSession, transactional_broker: Broker, tmp_path: Path
-) -> None:
+def test_a_statement_turns_one_topic_into_another_once(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     from mainstem.spark.pipelines import transform
 
-    broker = transactional_broker
     source, target = broker.topic(2), broker.topic(2)
     job = transform.Transform(broker.bootstrap, source, target, tmp_path, SCHEMA, max_offsets_per_trigger=30)
     statement = (
@@ -107,10 +104,9 @@ def double(frame: DataFrame) -> DataFrame:
     return frame.selectExpr("key", "concat(value, value) value")
 
 
-def test_a_function_and_windows_work_too(spark: SparkSession, transactional_broker: Broker, tmp_path: Path) -> None:
+def test_a_function_and_windows_work_too(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     from mainstem.spark.pipelines import transform
 
-    broker = transactional_broker
     source, target, windows = broker.topic(1), broker.topic(1), broker.topic(1)
     broker.produce(source, [b"a", b"b"], keys=[b"x", b"y"])
     job = transform.Transform(broker.bootstrap, source, target, tmp_path / "a")
@@ -126,12 +122,9 @@ def test_a_function_and_windows_work_too(spark: SparkSession, transactional_brok
     assert broker.values(windows) == [b'{"n":10}']
 
 
-def test_totals_that_change_are_written_again_once_a_batch(
-    spark: SparkSession, transactional_broker: Broker, tmp_path: Path
-) -> None:
+def test_totals_that_change_are_written_again_once_a_batch(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     from mainstem.spark.pipelines import transform
 
-    broker = transactional_broker
     source, target = broker.topic(1), broker.topic(1)
     job = transform.Transform(broker.bootstrap, source, target, tmp_path, SCHEMA, output_mode="update")
     statement = "select 'all' key, count(*) n from input"

@@ -63,10 +63,9 @@ def test_one_folder_is_enough_and_a_torn_end_is_left_out(spark: SparkSession, br
     assert files(spark, folder, startingOffsets=f'{{"{topic}": {{"0": 10}}}}').count() == whole - 10
 
 
-def test_what_was_aborted_or_is_open_is_left_out_of_files(spark: SparkSession, transactional_broker: Broker) -> None:
+def test_what_was_aborted_or_is_open_is_left_out_of_files(spark: SparkSession, broker: Broker) -> None:
     from confluent_kafka import Producer
 
-    broker = transactional_broker
     topic = broker.topic(1)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
     producer.init_transactions(30)

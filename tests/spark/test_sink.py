@@ -89,16 +89,14 @@ def test_rows_without_a_key_are_spread(spark: SparkSession, broker: Broker) -> N
 
 
 @pytest.mark.parametrize("codec", ["none", "zstd", "lz4"])
-def test_a_batch_write_is_there_when_it_returns(spark: SparkSession, transactional_broker: Broker, codec: str) -> None:
-    broker = transactional_broker
+def test_a_batch_write_is_there_when_it_returns(spark: SparkSession, broker: Broker, codec: str) -> None:
     topic = broker.topic(3)
     frame = spark.range(5000).repartition(3).selectExpr("cast(id as string) key", "cast(id as string) value")
     save(frame, broker, topic, kafka__compression__type=codec)
     assert sorted(int(each.value or b"") for each in broker.read(topic)) == list(range(5000))
 
 
-def test_a_batch_write_that_fails_leaves_nothing(spark: SparkSession, transactional_broker: Broker) -> None:
-    broker = transactional_broker
+def test_a_batch_write_that_fails_leaves_nothing(spark: SparkSession, broker: Broker) -> None:
     topic = broker.topic(1)
     frame = spark.range(0, 1000, 1, 4).selectExpr(
         "cast(id as string) key", "if(id = 900, raise_error('no'), cast(id as string)) value"
@@ -109,8 +107,7 @@ def test_a_batch_write_that_fails_leaves_nothing(spark: SparkSession, transactio
     assert broker.values(topic) == [b"a"]
 
 
-def test_a_named_write_happens_once(spark: SparkSession, transactional_broker: Broker) -> None:
-    broker = transactional_broker
+def test_a_named_write_happens_once(spark: SparkSession, broker: Broker) -> None:
     topic = broker.topic(1)
     for version in (0, 0, 1, 0, 1):
         save(spark.sql(f"select '{version}' value"), broker, topic, txnAppId=f"job-{topic}", txnVersion=version)
@@ -118,9 +115,8 @@ def test_a_named_write_happens_once(spark: SparkSession, transactional_broker: B
 
 
 def test_a_stream_from_topic_to_topic_arrives_once_and_in_order(
-    spark: SparkSession, transactional_broker: Broker, tmp_path: Path
+    spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:
-    broker = transactional_broker
     source, target = broker.topic(3), broker.topic(3)
     keys = [b"%d" % (nth % 50) for nth in range(2000)]
     broker.produce(source, [b"%d" % nth for nth in range(2000)], keys=keys, partitioner="murmur2_random")
@@ -140,11 +136,10 @@ def test_at_least_once_works_without_transactions(spark: SparkSession, broker: B
 
 @pytest.mark.parametrize("step", WORKER_STEPS)
 def test_a_killed_worker_is_replaced_and_nothing_is_doubled(
-    spark: SparkSession, transactional_broker: Broker, tmp_path: Path, step: str
+    spark: SparkSession, broker: Broker, tmp_path: Path, step: str
 ) -> None:
     from tests.spark.crashing import CrashingSource
 
-    broker = transactional_broker
     spark.dataSource.register(CrashingSource)
     source, target = broker.topic(2), broker.topic(2)
     broker.produce(source, [b"%d" % nth for nth in range(1000)])
@@ -157,11 +152,10 @@ def test_a_killed_worker_is_replaced_and_nothing_is_doubled(
 
 @pytest.mark.parametrize("step", DRIVER_STEPS)
 def test_a_commit_that_is_killed_fails_the_query_and_the_next_run_goes_on(
-    spark: SparkSession, transactional_broker: Broker, tmp_path: Path, step: str
+    spark: SparkSession, broker: Broker, tmp_path: Path, step: str
 ) -> None:
     from tests.spark.crashing import CrashingSource
 
-    broker = transactional_broker
     spark.dataSource.register(CrashingSource)
     source, target = broker.topic(2), broker.topic(2)
     broker.produce(source, [b"%d" % nth for nth in range(1000)])

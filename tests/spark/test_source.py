@@ -145,12 +145,9 @@ def test_filters_narrow_what_is_read(spark: SparkSession, broker: Broker) -> Non
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
-def test_read_committed_leaves_out_what_was_aborted_or_is_open(
-    spark: SparkSession, transactional_broker: Broker
-) -> None:
+def test_read_committed_leaves_out_what_was_aborted_or_is_open(spark: SparkSession, broker: Broker) -> None:
     from confluent_kafka import Producer
 
-    broker = transactional_broker
     topic = broker.topic(1)
 
     def transaction(values: list[bytes], end: str) -> Producer:
