@@ -239,7 +239,7 @@ class _Fetch:
                 return partition.log.begin_read(upper_bound, 0, upper_bound)
         assert leader is not None
         return partition.log.begin_read(
-            wanted.fetch_offset, max(0, min(wanted.max_bytes, room)), upper_bound, min_one and self._max_bytes > 0
+            wanted.fetch_offset, max(0, min(wanted.max_bytes, room)), upper_bound, min_one
         )
 
     def _go_on(self, each: _Wanted, step: _Step) -> _Job | None:
