@@ -292,11 +292,14 @@ class Broker:
         for listener in self._listeners.values():
             await listener.serve()
 
+    def bound_port(self, listener_name: str) -> int:
+        return self._listeners[listener_name].port
+
     @property
     def advertised(self) -> list[Endpoint]:
         """Where clients are told to connect: a listener bound to a free port is told with the port it got."""
         return [
-            Endpoint(each.listener, each.host, each.port or self._listeners[each.listener].port)
+            Endpoint(each.listener, each.host, each.port or self.bound_port(each.listener))
             for each in self.config.advertised
             if each.listener not in self.config.controller_listeners
         ]

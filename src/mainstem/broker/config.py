@@ -8,26 +8,11 @@ Rules:
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
-from mainstem.broker.settings import INTERNAL_SETTINGS, SETTINGS, Setting
+from mainstem.broker.endpoints import Endpoint, read_listeners
+from mainstem.broker.settings import INTERNAL_SETTINGS, NOT_BUILT, SETTINGS, ConfigError, Setting
 
-
-class ConfigError(ValueError):
-    """A setting that cannot be used; the message is for the person who wrote it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Where a listener is bound, or where clients are told to find it."""
-
-    listener: str
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"{self.listener}://{_bracketed(self.host)}:{self.port}"
-
+__all__ = ["EFFECTIVE", "BrokerConfig", "ConfigError", "Endpoint"]
 
 # Settings that change what the node does. The rest of Kafka's are accepted with a warning.
 EFFECTIVE = frozenset(
@@ -130,7 +115,6 @@ EFFECTIVE = frozenset(
     }
 )
 
-_NOT_BUILT = "is not built yet, and starting without it would leave the node open"
 _MEANINGLESS_SECURITY = frozenset({"security.inter.broker.protocol", "sasl.mechanism.inter.broker.protocol"})
 
 
@@ -146,11 +130,9 @@ class BrokerConfig:
                 _check_type(_known(key), value)
         self.roles = tuple(self.get_list("process.roles"))
         self.node_id = self._node_id()
-        self.controller_listeners = tuple(self.get_list("controller.listener.names"))
-        self.listeners = tuple(_endpoints("listeners", self.get_list("listeners")))
-        self.advertised = tuple(self._advertised())
         self._check_roles()
-        self._check_listeners()
+        found = read_listeners(self._given)
+        self.listeners, self.advertised, self.controller_listeners = found.bound, found.advertised, found.controllers
         self.log_dirs = tuple(self.get_list("log.dirs" if self.is_given("log.dirs") else "log.dir"))
         if not self.log_dirs:
             raise ConfigError("log.dirs is empty; name at least one directory to keep data in")
@@ -208,38 +190,11 @@ class BrokerConfig:
             raise ConfigError(f"node.id is {given}; it must be 0 or above")
         return int(given)
 
-    def _advertised(self) -> Iterable[Endpoint]:
-        if not self.is_given("advertised.listeners"):
-            return self.listeners
-        return _endpoints("advertised.listeners", self.get_list("advertised.listeners"))
-
     def _check_roles(self) -> None:
         if sorted(self.roles) != ["broker", "controller"]:
             raise ConfigError(
                 f"process.roles is '{','.join(self.roles)}'; 'broker,controller' is the only one served so far"
             )
-
-    def _check_listeners(self) -> None:
-        if not self.controller_listeners:
-            raise ConfigError("controller.listener.names is missing; name the listener that controllers use")
-        for name in self.controller_listeners:
-            if not any(e.listener == name for e in self.listeners):
-                raise ConfigError(f"controller.listener.names has {name}, which is not one of the listeners")
-        if not self.client_listeners:
-            raise ConfigError("listeners has none for clients; add one such as PLAINTEXT://127.0.0.1:9092")
-        seen: dict[int, str] = {}
-        for endpoint in self.listeners:
-            if endpoint.port and endpoint.port in seen:
-                raise ConfigError(
-                    f"listeners gives port {endpoint.port} to both {seen[endpoint.port]} and {endpoint.listener}"
-                )
-            seen[endpoint.port] = endpoint.listener
-        for endpoint in self.advertised:
-            if endpoint.host in ("0.0.0.0", "::"):
-                raise ConfigError(
-                    f"advertised.listeners would tell clients to connect to {endpoint.host}; "
-                    "give the address by which they reach this node"
-                )
 
 
 def _known(key: str) -> Setting:
@@ -261,23 +216,10 @@ def _warnings(given: Mapping[str, str]) -> Iterable[str]:
 
 def _refuse_unbuilt_security(given: Mapping[str, str]) -> None:
     if given.get("authorizer.class.name"):
-        raise ConfigError(f"authorizer.class.name is {given['authorizer.class.name']}; authorization {_NOT_BUILT}")
-    for pair in given.get("listener.security.protocol.map", "").split(","):
-        name, _, protocol = pair.strip().rpartition(":")
-        used = any(part.strip().startswith(f"{name}://") for part in given.get("listeners", "").split(","))
-        if used and protocol.upper() != "PLAINTEXT":
-            raise ConfigError(
-                f"listener.security.protocol.map gives {name} the protocol {protocol}, which {_NOT_BUILT}; "
-                "PLAINTEXT is served"
-            )
-    mapped = given.get("listener.security.protocol.map", "")
-    for part in given.get("listeners", "").split(","):
-        name = part.strip().partition("://")[0]
-        if name in ("SSL", "SASL_PLAINTEXT", "SASL_SSL") and f"{name}:" not in mapped:
-            raise ConfigError(f"listeners has {name}, a protocol that {_NOT_BUILT}; PLAINTEXT is served")
+        raise ConfigError(f"authorizer.class.name is {given['authorizer.class.name']}; authorization {NOT_BUILT}")
     for key in sorted(given):
         if key.startswith("listener.name.") and (".sasl." in key or ".ssl." in key):
-            raise ConfigError(f"{key} is a security setting that {_NOT_BUILT}")
+            raise ConfigError(f"{key} is a security setting that {NOT_BUILT}")
 
 
 _RANGES = {
@@ -305,20 +247,3 @@ def _check_type(setting: Setting, value: str) -> None:
         case "bool":
             if value.lower() not in ("true", "false"):
                 raise ConfigError(f"{setting.name} is '{value}'; it must be true or false")
-
-
-def _endpoints(key: str, parts: Iterable[str]) -> Iterable[Endpoint]:
-    seen: set[str] = set()
-    for part in parts:
-        name, separator, address = part.partition("://")
-        host, colon, port = address.rpartition(":")
-        if not separator or not colon or not name or not port.isdigit() or int(port) > 65535:
-            raise ConfigError(f"{key} has '{part}'; a listener is written NAME://host:port, with a port up to 65535")
-        if name in seen:
-            raise ConfigError(f"{key} has the listener {name} twice; each name may be used once")
-        seen.add(name)
-        yield Endpoint(name, host.strip("[]"), int(port))
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

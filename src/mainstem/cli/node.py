@@ -147,7 +147,7 @@ async def _serve(config: BrokerConfig, cluster_id: str, what: str) -> int:
         on_fatal=stop,
     )
     await node.start()
-    address = ",".join(f"{one.host}:{one.port}" for one in node.advertised)
+    address = ",".join(one.address for one in node.advertised)
     if sys.stdout.isatty():
         print(f"Mainstem {VERSION} ({build_name()}): a streaming log that speaks Kafka's protocol.\n{what}.")
         print(f"Any Kafka client can use it: bootstrap.servers={address}. Ctrl-C stops it.")

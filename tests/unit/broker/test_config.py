@@ -3,6 +3,7 @@
 import pytest
 
 from mainstem.broker.config import EFFECTIVE, BrokerConfig, ConfigError, Endpoint
+from mainstem.broker.endpoints import own_host_name, read_listeners
 from mainstem.broker.settings import INTERNAL_SETTINGS, SETTINGS
 from mainstem.storage.properties import parse_properties
 
@@ -36,6 +37,12 @@ def test_kafkas_own_file_is_read() -> None:
         ({"listeners": "CONTROLLER://127.0.0.1:9093"}, "listeners has none for clients"),
         ({"listeners": "A://h:1,CONTROLLER://h:1"}, "gives port 1 to both A and CONTROLLER"),
         ({"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"}, "give the address by which they reach this node"),
+        ({"advertised.listeners": "OTHER://h:1"}, "OTHER is not one of the listeners: PLAINTEXT, CONTROLLER"),
+        ({"advertised.listeners": ""}, "advertised.listeners is ''; it must have a listener for clients"),
+        ({"listeners": "FOO://h:1,CONTROLLER://h:2"}, "listener.security.protocol.map gives no protocol"),
+        ({"listener.security.protocol.map": "abc"}, "an entry is written NAME:PROTOCOL"),
+        ({"listener.security.protocol.map": ""}, "gives no protocol; add PLAINTEXT:PLAINTEXT to it"),
+        ({"inter.broker.listener.name": "abc"}, "is 'abc'; it must be a listener for clients: PLAINTEXT"),
         ({"node.id": "-1"}, "node.id is -1; it must be 0 or above"),
         ({"process.roles": "broker"}, "process.roles is 'broker'"),
         ({"log.dirs": ""}, "log.dirs is empty"),
@@ -82,3 +89,25 @@ def test_properties_are_read_as_java_reads_them() -> None:
 
 def test_every_setting_with_an_effect_is_one_that_kafka_has() -> None:
     assert set(SETTINGS) | set(INTERNAL_SETTINGS) >= EFFECTIVE
+
+
+def test_listeners_are_named_as_one_likes_and_compared_in_capitals() -> None:
+    config = BrokerConfig(
+        MINIMAL
+        | {
+            "listeners": "internal://127.0.0.1:1,External://[::1]:2,controller://127.0.0.1:3",
+            "listener.security.protocol.map": "INTERNAL:PLAINTEXT,external:plaintext,CONTROLLER:PLAINTEXT",
+            "inter.broker.listener.name": "internal",
+            "controller.listener.names": "Controller",
+        }
+    )
+    assert [str(each) for each in config.client_listeners] == ["INTERNAL://127.0.0.1:1", "EXTERNAL://[::1]:2"]
+    assert config.advertised[1].address == "[::1]:2"
+
+
+def test_a_listener_without_a_host_is_told_by_the_name_of_this_machine() -> None:
+    given = MINIMAL | {"listeners": "PLAINTEXT://:9092,CONTROLLER://127.0.0.1:9093"}
+    found = read_listeners(given, lambda: "machine.example")
+    assert found.bound[0] == Endpoint("PLAINTEXT", "", 9092)
+    assert found.advertised[0] == Endpoint("PLAINTEXT", "machine.example", 9092)
+    assert BrokerConfig(given).advertised[0].host == own_host_name() != ""

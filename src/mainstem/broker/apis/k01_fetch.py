@@ -47,6 +47,8 @@ def handle_frame(broker: "Broker", context: RequestContext, exchange: Exchange) 
     request = read_fetch_request(exchange.frame, context.body_at, context.api_version)
     uses_topic_ids = context.api_version >= _TOPIC_IDS_FROM
     try:
+        if context.listener_name in broker.config.controller_listeners:
+            raise RemoteError(ErrorCode.INVALID_REQUEST, "controllers are asked for metadata alone")
         session = broker.fetch_sessions.enter(request, uses_topic_ids)
     except RemoteError as error:
         answer = FetchResponse([], int(error.code))
@@ -238,9 +240,7 @@ class _Fetch:
                 upper_bound = partition.log.log_start
                 return partition.log.begin_read(upper_bound, 0, upper_bound)
         assert leader is not None
-        return partition.log.begin_read(
-            wanted.fetch_offset, max(0, min(wanted.max_bytes, room)), upper_bound, min_one
-        )
+        return partition.log.begin_read(wanted.fetch_offset, max(0, min(wanted.max_bytes, room)), upper_bound, min_one)
 
     def _go_on(self, each: _Wanted, step: _Step) -> _Job | None:
         """Goes on with a partition as far as memory allows; the job that needs a thread, where there is one."""
