@@ -9,8 +9,10 @@ Rules:
 
 from collections.abc import Iterable, Mapping
 
-from mainstem.broker.endpoints import Endpoint, read_listeners
+from mainstem.broker.endpoints import Endpoint, read_address, read_listeners
+from mainstem.broker.setting_bounds import AT_LEAST
 from mainstem.broker.settings import INTERNAL_SETTINGS, NOT_BUILT, SETTINGS, ConfigError, Setting
+from mainstem.core.log.config import is_whole_number
 
 __all__ = ["EFFECTIVE", "BrokerConfig", "ConfigError", "Endpoint"]
 
@@ -28,7 +30,6 @@ EFFECTIVE = frozenset(
         "compression.type",
         "compression.zstd.level",
         "connections.max.idle.ms",
-        "controlled.shutdown.enable",
         "controller.listener.names",
         "controller.quorum.bootstrap.servers",
         "controller.quorum.voters",
@@ -40,7 +41,6 @@ EFFECTIVE = frozenset(
         "group.max.session.timeout.ms",
         "group.max.size",
         "group.min.session.timeout.ms",
-        "inter.broker.listener.name",
         "listener.security.protocol.map",
         "listeners",
         "log.cleaner.backoff.ms",
@@ -127,7 +127,7 @@ class BrokerConfig:
         _refuse_unbuilt_security(self._given)
         for key, value in self._given.items():
             if key in SETTINGS or key in INTERNAL_SETTINGS:
-                _check_type(_known(key), value)
+                _check_value(_known(key), value)
         self.roles = tuple(self.get_list("process.roles"))
         self.node_id = self._node_id()
         self._check_roles()
@@ -137,6 +137,9 @@ class BrokerConfig:
         if not self.log_dirs:
             raise ConfigError("log.dirs is empty; name at least one directory to keep data in")
         self.metadata_dir = self.get("metadata.log.dir") or self.log_dirs[0]
+        self._check_directories()
+        self._check_quorum()
+        self._check_times()
 
     # Typed reading
 
@@ -196,6 +199,56 @@ class BrokerConfig:
                 f"process.roles is '{','.join(self.roles)}'; 'broker,controller' is the only one served so far"
             )
 
+    def _check_directories(self) -> None:
+        cordoned = self.get_list("cordoned.log.dirs")
+        missing = [path for path in cordoned if path not in self.log_dirs]
+        if cordoned != ["*"] and missing:
+            raise ConfigError(
+                f"cordoned.log.dirs has {', '.join(missing)}, which log.dirs has not: {', '.join(self.log_dirs)}"
+            )
+
+    def _check_quorum(self) -> None:
+        """A node is its own quorum so far: what is said of the quorum must not say otherwise."""
+        key = "controller.quorum.voters"
+        for entry in self.get_list(key):
+            voter, _, place = entry.partition("@")
+            address = read_address(place)
+            if not voter.isascii() or not voter.isdigit() or address is None or not address[0]:
+                raise ConfigError(f"{key} has '{entry}'; a voter is written ID@host:port")
+            if int(voter) != self.node_id:
+                raise ConfigError(
+                    f"{key} has '{entry}'; this is node {self.node_id}, and several controllers are not served yet"
+                )
+        key = "controller.quorum.bootstrap.servers"
+        own = {each.port for each in (*self.listeners, *self.advertised) if each.listener in self.controller_listeners}
+        named = set()
+        for entry in self.get_list(key):
+            address = read_address(entry)
+            if address is None or not address[0]:
+                raise ConfigError(f"{key} has '{entry}'; a server is written host:port")
+            named.add(address)
+        # A port that is chosen at the start cannot have been written down.
+        if len(named) > 1 or (0 not in own and any(port not in own for _, port in named)):
+            raise ConfigError(
+                f"{key} is '{self.get(key)}'; this node's own controller listener is the only one that may be named, "
+                "because several controllers are not served yet"
+            )
+
+    def _check_times(self) -> None:
+        for key in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
+            if self.is_given(key):
+                if self.get_int(key) == 0:
+                    raise ConfigError(f"{key} is 0; it must be at least 1, or -1 for ever")
+                break  # what comes after it does not count
+        idle_ms, delay_ms = (
+            self.get_int(key) for key in ("connections.max.idle.ms", "connection.failed.authentication.delay.ms")
+        )
+        if 0 <= idle_ms <= delay_ms:
+            raise ConfigError(
+                f"connections.max.idle.ms is {idle_ms}; it must be more than {delay_ms}, which is "
+                "connection.failed.authentication.delay.ms, or negative for ever"
+            )
+
 
 def _known(key: str) -> Setting:
     return SETTINGS.get(key) or INTERNAL_SETTINGS[key]
@@ -207,7 +260,9 @@ def _warnings(given: Mapping[str, str]) -> Iterable[str]:
             continue
         if key in SETTINGS:
             yield f"{key} is a setting of Kafka's that has no effect here"
-        elif not key.startswith("listener.name."):
+        elif key.startswith("listener.name."):
+            yield f"{key} is a setting of one listener, and such have no effect here"
+        else:
             import difflib  # for this alone: a start does without
 
             near = difflib.get_close_matches(key, SETTINGS, n=1)
@@ -229,16 +284,15 @@ _RANGES = {
 }
 
 
-def _check_type(setting: Setting, value: str) -> None:
+def _check_value(setting: Setting, value: str) -> None:
     match setting.kind:
         case "int" | "short" | "long":
             low, high = _RANGES[setting.kind]
-            try:
-                valid = low <= int(value) <= high
-            except ValueError:
-                valid = False
-            if not valid:
+            if not is_whole_number(value) or not low <= int(value) <= high:
                 raise ConfigError(f"{setting.name} is '{value}'; it must be a whole number from {low} to {high}")
+            least = AT_LEAST.get(setting.name, low)
+            if int(value) < least:
+                raise ConfigError(f"{setting.name} is {value}; it must be at least {least}")
         case "double":
             try:
                 float(value)

@@ -111,3 +111,80 @@ def test_a_listener_without_a_host_is_told_by_the_name_of_this_machine() -> None
     assert found.bound[0] == Endpoint("PLAINTEXT", "", 9092)
     assert found.advertised[0] == Endpoint("PLAINTEXT", "machine.example", 9092)
     assert BrokerConfig(given).advertised[0].host == own_host_name() != ""
+
+
+def _refusals(*pairs: str) -> dict[str, str]:
+    """What is said to each of the settings that is refused."""
+    said = {}
+    for pair in pairs:
+        key, _, value = pair.partition("=")
+        try:
+            BrokerConfig(MINIMAL | {key: value})
+        except ConfigError as error:
+            said[pair] = str(error)
+    return said
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "offsets.topic.num.partitions",
+        "offsets.topic.replication.factor",
+        "offsets.topic.segment.bytes",
+        "transaction.state.log.min.isr",
+        "transaction.state.log.num.partitions",
+        "transaction.state.log.replication.factor",
+        "transaction.state.log.segment.bytes",
+        "log.retention.ms",
+        "log.retention.minutes",
+        "log.retention.hours",
+        "max.request.partition.size.limit",
+        "num.io.threads",
+    ],
+)
+def test_a_number_that_kafka_does_not_take_is_refused(key: str) -> None:
+    said = _refusals(f"{key}=0", f"{key}=1", f"{key}=1_000", f"{key}=١", f"{key}= 5 ", f"{key}=+5")
+    assert list(said) == [f"{key}=0", f"{key}=1_000", f"{key}=١"]
+    assert said[f"{key}=0"].startswith(f"{key} is 0; it must be at least 1")
+
+
+def test_an_interval_is_not_negative() -> None:
+    keys = (
+        "log.flush.offset.checkpoint.interval.ms",
+        "log.flush.start.offset.checkpoint.interval.ms",
+        "max.incremental.fetch.session.cache.slots",
+    )
+    for key in keys:
+        assert _refusals(f"{key}=-1", f"{key}=0") == {f"{key}=-1": f"{key} is -1; it must be at least 0"}
+
+
+def test_the_idle_time_is_longer_than_a_refused_login_is_held() -> None:
+    said = _refusals("connections.max.idle.ms=100", "connections.max.idle.ms=101", "connections.max.idle.ms=-1")
+    assert list(said) == ["connections.max.idle.ms=100"]
+
+
+def test_only_directories_that_are_there_are_cordoned() -> None:
+    said = _refusals("cordoned.log.dirs=abc", "cordoned.log.dirs=*", "cordoned.log.dirs=/data/b")
+    assert said == {"cordoned.log.dirs=abc": "cordoned.log.dirs has abc, which log.dirs has not: /data/a, /data/b"}
+
+
+def test_a_quorum_of_others_is_refused_and_one_of_this_node_is_not() -> None:
+    voters, servers = "controller.quorum.voters=", "controller.quorum.bootstrap.servers="
+    said = _refusals(
+        f"{voters}1@h:9093",
+        f"{voters}1@h:9093,2@i:9093",
+        f"{voters}2@h:9093",
+        f"{voters}abc",
+        f"{servers}h:9093",
+        f"{servers}h:9093,i:9093",
+        f"{servers}h:9999",
+        f"{servers}abc",
+    )
+    assert {pair: "several controllers are not served yet" in sentence for pair, sentence in said.items()} == {
+        f"{voters}1@h:9093,2@i:9093": True,
+        f"{voters}2@h:9093": True,
+        f"{voters}abc": False,
+        f"{servers}h:9093,i:9093": True,
+        f"{servers}h:9999": True,
+        f"{servers}abc": False,
+    }
