@@ -10,12 +10,13 @@ without any directory, it cannot: it stops serving at once and `on_fatal` is cal
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable
 from random import Random
 
 from mainstem.broker.apis import served
 from mainstem.broker.clock import Clock
-from mainstem.broker.config import BrokerConfig, Endpoint
+from mainstem.broker.config import BrokerConfig, ConfigError, Endpoint
 from mainstem.broker.drivers.assignments import DirectoryAssignments
 from mainstem.broker.drivers.compaction import Compaction
 from mainstem.broker.drivers.controller import (
@@ -303,7 +304,12 @@ class Broker:
                 limit=None if is_controllers else self.connection_limit,
                 options=socket_options(self.config),
             )
-            await listener.open(endpoint.host, endpoint.port)
+            try:
+                await listener.open(endpoint.host, endpoint.port)
+            except OSError as error:
+                # A loop's own text repeats the address; the system's is shorter.
+                reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
+                raise ConfigError(f"listeners has {endpoint}, which cannot be bound: {reason}") from error
             self._listeners[endpoint.listener] = listener
 
     async def serve(self) -> None:

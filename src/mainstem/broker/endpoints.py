@@ -17,7 +17,8 @@ from typing import Final
 from mainstem.broker.settings import NOT_BUILT, SETTINGS, ConfigError
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_ANYWHERE: Final = ("0.0.0.0", "::")
+ANYWHERE: Final = ("0.0.0.0", "::")
+"""Addresses to listen on that nobody can connect to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +163,7 @@ def _advertised(
         if all(endpoint.listener in controllers for endpoint in advertised):
             raise ConfigError(f"{key} is '{given[key]}'; it must have a listener for clients")
     for endpoint in advertised:
-        if endpoint.host in _ANYWHERE:
+        if endpoint.host in ANYWHERE:
             raise ConfigError(
                 f"{key} would tell clients to connect to {endpoint.host}; give the address by which they reach this "
                 f"node, such as {key}={endpoint.listener}://host:{endpoint.port}"

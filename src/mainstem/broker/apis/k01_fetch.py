@@ -69,7 +69,7 @@ def _respond_empty(exchange: Exchange, context: RequestContext, answer: FetchRes
 
 
 def _failed_topic(topic: FetchTopic) -> FetchTopicResponse:
-    answers = []
+    answers: list[FetchPartitionResponse] = []
     for each in topic.partitions:
         answers.append(FetchPartitionResponse(each.partition, int(ErrorCode.UNKNOWN_SERVER_ERROR), _NO_OFFSET))
         answers[-1].aborted = []
