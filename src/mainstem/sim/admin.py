@@ -157,7 +157,8 @@ class Admin:
         group = f"simple{self.rng.randrange(2)}"
         await find_coordinator(self.client, group)
         commit = self.world.groups.committing(group, -1, "", ("log", 0), self.rng.randrange(1000), self.client.life)
-        answer = await self.client.ask(commit_request(group, ("log", 0), commit.offset), 9, OffsetCommitResponse)
+        request = commit_request(group, ("log", 0), commit.offset, commit.tag)
+        answer = await self.client.ask(request, 9, OffsetCommitResponse)
         self.world.groups.committed(commit, ErrorCode(answer.topics[0].partitions[0].error_code))
 
     async def _delete_group(self) -> None:

@@ -78,6 +78,7 @@ class TxnProducer:
         self._sequences: dict[Place, int] = {}
         self._added: dict[Place, None] = {}
         self._missed_answer = False
+        self._txn: Txn | None = None
         self._old_end: EndTxnRequest | None = None
         """How the last transaction was ended: under version 2 this may come again at any time."""
 
@@ -89,6 +90,8 @@ class TxnProducer:
                 await self._transaction()
             except _GaveUpError:
                 self.producer_id = -1
+                if self._txn is not None:
+                    self.world.txns.ending(self._txn)
                 self.world.count("transaction given up")
             await asyncio.sleep(self.rng.random() ** 2 * self.world.pace_s)
 
@@ -124,7 +127,7 @@ class TxnProducer:
 
     def _take(self, producer_id: int, epoch: int) -> None:
         if (producer_id, epoch) != (self.producer_id, self.epoch):
-            self.world.txns.given(producer_id, epoch, self.client.name)
+            self.world.txns.given((producer_id, epoch), self.client.name, self.transactional_id)
             self._sequences.clear()
         self.producer_id, self.epoch = producer_id, epoch
 
@@ -132,7 +135,8 @@ class TxnProducer:
 
     async def _transaction(self) -> None:
         rng = self.rng
-        txn = self.world.txns.begin(self.client.name, self.group)
+        pair = (self.producer_id, self.epoch)
+        txn = self._txn = self.world.txns.begin(self.client.name, self.transactional_id, self.group, pair)
         self._added.clear()
         for number in range(rng.choice((1, 1, 2, 3))):
             if number:
@@ -188,7 +192,8 @@ class TxnProducer:
             if answer is not None:
                 found = answer.responses[0].partition_responses[0]
                 if found.error_code == ErrorCode.NONE:
-                    if place[0] == "txn":
+                    # Under an epoch that was given before, an answer may be about somebody else's batch.
+                    if place[0] == "txn" and not txn.is_torn:
                         life = self.client.life
                         for index, send in enumerate(sends):
                             self.world.ledger.acked(send.value, found.base_offset + index, life)
@@ -271,7 +276,7 @@ class TxnProducer:
                     name="log",
                     partitions=[
                         TxnOffsetCommitRequestPartition(
-                            partition_index=0, committed_offset=txn.offset, committed_metadata=""
+                            partition_index=0, committed_offset=txn.offset, committed_metadata=txn.tag
                         )
                     ],
                 )
@@ -320,6 +325,7 @@ class TxnProducer:
 
     async def _end(self, txn: Txn, commit: bool) -> None:
         txn.commit_sent = commit
+        self.world.txns.ending(txn)
         request = self._old_end = self._end_request(commit)
         for _ in range(400):
             answer = await self._ask(request, 5 if self.tv2 else 3, EndTxnResponse)

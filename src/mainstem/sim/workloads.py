@@ -234,19 +234,21 @@ class Producer:
     def _sequence_lost(self, partition: int, batch: Batch, code: ErrorCode) -> bool:
         """The broker knows another sequence: rightly so only if it lost some of it with its power.
 
-        Or if it was started anew, and has removed the batch since: then it knows the last of a producer's batches, and
-        not that this one was there before.
+        Or if it was started anew since, and this batch, which it had, has been removed: then it knows the last of a
+        producer's batches, and not that this one was there before.
         """
         world = self.world
-        is_removed = (world.is_keyed(self.topic) or world.may_trim(self.topic)) and batch.first_life < self.client.life
-        if is_removed:
+        place = (self.topic, partition)
+        key = (self._producer_id, self._epoch, batch.sequence)
+        if place in world.ledger.damaged or world.written.has_lost(place, self._producer_id):
+            self.world.count("producer began anew after a loss")
+        elif batch.first_life < self.client.life and world.written.is_removed(place, *key):
             world.count("retry of a batch that is gone")
-        elif world.is_sound((self.topic, partition)):
+        else:
             raise Violation(
                 "T1 a batch in order is taken",
                 f"{self.client.name} sent sequence {batch.sequence} to {self.topic}-{partition}: {code.name}",
             )
-        self.world.count("producer began anew after a loss")
         self._producer_id = -1
         return True
 

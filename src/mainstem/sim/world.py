@@ -24,6 +24,8 @@ from typing import IO, Any, Final
 
 from mainstem.broker.app import Broker
 from mainstem.broker.config import BrokerConfig
+from mainstem.broker.partition import Partition
+from mainstem.protocol.batch import BatchView
 from mainstem.protocol.errors import ErrorCode
 from mainstem.sim.admin import Admin, create_topic
 from mainstem.sim.broker_process import BrokerProcess, ControllerFaults
@@ -39,6 +41,7 @@ from mainstem.sim.checkers.history import HistoryHolds
 from mainstem.sim.checkers.log_order import LogOrder
 from mainstem.sim.checkers.metadata_replays import MetadataReplays
 from mainstem.sim.checkers.producer_ids import ProducerIdsAreNew
+from mainstem.sim.checkers.torn_transactions import TornTransactions
 from mainstem.sim.checkers.transactions import TransactionsHold
 from mainstem.sim.client import NoAnswer, SimClient
 from mainstem.sim.disk import SimDisk
@@ -54,6 +57,7 @@ from mainstem.sim.trace import Trace
 from mainstem.sim.txn_ledger import TxnLedger
 from mainstem.sim.txn_workload import PLACES, CommittedReader, TxnProducer, fetch_committed_records
 from mainstem.sim.workloads import Producer, Reader, Records, read_all
+from mainstem.sim.written import Written
 
 ADDRESS: Final = ("broker", 9092)
 SAFETY_S: Final = 6.0
@@ -104,14 +108,18 @@ class World:
         self.ledger = Ledger(self.count)
         self.ledger.loses_nothing = self.durable
         self.groups = GroupLedger(self.count)
-        self.txns = TxnLedger()
+        self.groups.loses_nothing = self.durable
+        self.txns = TxnLedger(self.count)
+        self.txns.loses_nothing = self.durable
+        self.written = Written(self.disk, self.ledger.damaged.__contains__)
+        self.written.on_appended = self._appended
+        self.written.on_reopened = self._reopened
         self.txn_finals: dict[Place, list[bytes]] = {}
         self.txn_offsets: dict[str, int] = {}
         self.topics = self._topics(rng)
         self.clients: dict[str, tuple[SimLoop, Callable[[SimClient, Random], Coroutine[Any, Any, None]]]] = {}
         self.is_stopping = False
         self.is_healed = False
-        self.has_lost_power = False
         self.needs_reboot = False
         """After a failed fsync the kernel's pages are not to be trusted until the machine is started anew."""
         self.had_disk_error = False
@@ -131,11 +139,12 @@ class World:
             self._crash_keeps,
             MetadataReplays(self),
             CompactionKeeps(self),
-            GroupLog(self),
             self._failed_directory,
         ]
+        self._following: list[Checker] = [TornTransactions(self), GroupLog(self)]
         self.checkers: list[Checker] = [
             *self._stepped,
+            *self._following,
             self._producer_ids,
             DerivedState(self),
             HistoryHolds(self),
@@ -300,8 +309,9 @@ class World:
         self.process.come_back_with(image)
         self.needs_reboot = False
         self.ledger.forget()
-        self.groups.forget()
+        self.groups.forget(self.process.life + 1)
         self.txns.forget()
+        self.written.forget()
         for checker in self.checkers:
             checker.forget()
         for name in list(self.clients):
@@ -319,20 +329,34 @@ class World:
 
     def _after_step(self, loop: SimLoop) -> None:
         process = self.process
-        if loop is not process.loop:
+        if loop is not process.loop or loop.is_dead:
             return
-        if process.is_serving and process.broker is not None:
+        broker = process.broker
+        if broker is None:
+            return
+        if self.written.is_stale or not process.is_serving:
+            self.written.look(broker, not process.is_serving)
+        if process.is_serving:
             for checker in self._stepped:
-                checker.after_step(process.broker)
+                checker.after_step(broker)
+
+    def _appended(self, place: Place, batch: BatchView) -> None:
+        for checker in self._following:
+            checker.appended(place, batch)
+
+    def _reopened(self, place: Place, end: int, kept: list[BatchView], lost: list[BatchView]) -> None:
+        if lost:
+            self.count("log came back shorter")
+            self.ledger.cut(place, self.process.life, end)
+        for checker in self._following:
+            checker.reopened(place, end, kept, lost)
 
     def _died(self, how: str) -> None:
         if self.needs_reboot:
             how = "power loss"
-        if how == "power loss":
-            self.has_lost_power = True
-            if not self.durable:
-                self.groups.lost_power()
-                self.txns.lost_power()
+        if self.process.broker is not None:
+            self.written.look(self.process.broker, not self.process.is_serving)
+        self.written.died()
         if any(f"/{topic}-{index}/" in how for topic, index in self.ledger.damaged):
             self.is_down_for_rot = True
         if how.startswith("cannot start"):
@@ -350,6 +374,7 @@ class World:
             self._fail(violation)
 
     def _operation(self, operation: str, path: str) -> None:
+        self.written.operation(operation, path)
         violation = self._failed_directory.check(operation, path)
         if violation is not None:
             self._fail(violation)
@@ -365,12 +390,13 @@ class World:
 
     def reader_reset(self, place: Place, offset: int) -> None:
         self.trace("reader out of range", f"{place[0]}-{place[1]}", offset)
-        if self.is_sound(place) and not self.may_trim(place[0]):
-            raise Violation("a reader keeps its place", f"{offset} of {place} was read up to, and is out of range")
+        if place in self.ledger.damaged or self.may_trim(place[0]) or self.ledger.was_cut_below(place, offset):
+            return
+        raise Violation("a reader keeps its place", f"{offset} of {place} was read up to, and is out of range")
 
     def is_sound(self, place: Place) -> bool:
-        """Whether nothing can have happened to a partition that takes back what was said of it."""
-        return place not in self.ledger.damaged and (self.durable or not self.has_lost_power)
+        """Whether nothing has happened to a partition that takes back what was said of it."""
+        return place not in self.ledger.damaged and not self.ledger.was_cut(place)
 
     def may_be_gone(self, names: list[str]) -> bool:
         return all(name.startswith("churn") for name in names)
@@ -511,7 +537,7 @@ class World:
         self.is_stopping = True
         self._until(lambda: all(task.done() for task in self._tasks.values()), LIVENESS_S, "P12 clients finish")
         self._wait(self._watch_groups(), LIVENESS_S, "G9 the coordinator answers")
-        if self.is_transactional and self.txns.is_sure:
+        if self.is_transactional:
             self.process.clock.skew_ms += TIMEOUTS_ARE_OVER_MS
             self._wait(self._transactions_end(), LIVENESS_S, "T12 every transaction ends")
         self._restart_once_more()
@@ -610,8 +636,7 @@ class World:
             self.committed[group, place] = await self._fetch_committed(client, group, place)
 
         if self.is_transactional:
-            if self.txns.is_sure:
-                await self._transactions_end()
+            await self._transactions_end()
             await self._read_committed(client)
 
     async def _read_committed(self, client: SimClient) -> None:
@@ -638,11 +663,19 @@ class World:
         for _ in range(300):
             broker = self.process.broker
             assert broker is not None
-            open_places = [str(one) for one in broker.partitions if one.last_stable_offset < one.high_watermark]
+            open_places = [str(one) for one in broker.partitions if self._is_open(one)]
             if not open_places:
                 return
             await asyncio.sleep(0.1)
         raise Violation("T12 every transaction ends", f"transactions are open on {open_places}, and nobody ends them")
+
+    def _is_open(self, partition: Partition) -> bool:
+        """Whether it has a transaction that somebody must end: all but those of which the power loss took the rest."""
+        if partition.last_stable_offset == partition.high_watermark:
+            return False
+        states = partition.log.producers.states
+        waiting = [each.producer_id for each in states.all() if each.txn_first_offset >= 0]
+        return not all(self.txns.is_torn_at(producer_id) for producer_id in waiting)
 
     async def _all_visible(self) -> None:
         """Waits until the high watermarks, which a restart may set back, have caught up."""
