@@ -93,7 +93,7 @@ class Housekeeping:
                 try:
                     await self._loop.run_in_executor(None, job.run)
                 except OSError as error:
-                    self._partitions.log_failed(partition, StorageError(partition.log.directory, str(error)))
+                    self._partitions.log_failed(partition, partition.log.fail(error))
                     break
             if count % _SLICE == _SLICE - 1:
                 await asyncio.sleep(0)

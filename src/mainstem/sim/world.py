@@ -65,8 +65,6 @@ TRANSACTIONAL_EVERY: Final = 3
 TIMEOUTS_ARE_OVER_MS: Final = 20_000_000
 """How far the clock is put forward at the end, so that no transaction waits for a time it was set back from."""
 LIVENESS_S: Final = 60.0
-LIVENESS: Final = ("P12", "G9", "the broker", "T1 our producer", "topics can be")
-"""How the promises begin that somebody must be served for."""
 
 
 class Result:
@@ -114,7 +112,8 @@ class World:
         self.written = Written(self.disk, self.ledger.damaged.__contains__)
         self.written.on_appended = self._appended
         self.written.on_reopened = self._reopened
-        self.txn_finals: dict[Place, list[bytes]] = {}
+        self.txn_finals: dict[Place, tuple[int, list[bytes]]] = {}
+        """Up to where a reader of committed records has read each partition, and what it was given."""
         self.txn_offsets: dict[str, int] = {}
         self.topics = self._topics(rng)
         self.clients: dict[str, tuple[SimLoop, Callable[[SimClient, Random], Coroutine[Any, Any, None]]]] = {}
@@ -123,8 +122,6 @@ class World:
         self.needs_reboot = False
         """After a failed fsync the kernel's pages are not to be trusted until the machine is started anew."""
         self.had_disk_error = False
-        self.is_down_for_rot = False
-        """Whether a damaged file, met while the broker ran, has cost it its last directory: then nobody is served."""
         self.finals: dict[Place, tuple[int, int, Records]] = {}
         self.committed: dict[tuple[str, Place], int] = {}
         self.group_states: dict[str, str] = {}
@@ -357,8 +354,6 @@ class World:
         if self.process.broker is not None:
             self.written.look(self.process.broker, not self.process.is_serving)
         self.written.died()
-        if any(f"/{topic}-{index}/" in how for topic, index in self.ledger.damaged):
-            self.is_down_for_rot = True
         if how.startswith("cannot start"):
             self.count("start failed on a sick disk")
             if not self.disk.faults and not self.had_disk_error:
@@ -380,9 +375,7 @@ class World:
             self._fail(violation)
 
     def _fail(self, violation: Violation) -> None:
-        if self.is_down_for_rot and violation.invariant.startswith(LIVENESS):
-            self.count("directory offline for a rotten file")
-        elif self._violation is None:
+        if self._violation is None:
             self._violation = violation
 
     def given_producer_id(self, producer_id: int, epoch: int) -> None:
@@ -640,10 +633,13 @@ class World:
             await self._read_committed(client)
 
     async def _read_committed(self, client: SimClient) -> None:
+        broker = self.process.broker
+        assert broker is not None
         for place in PLACES:
             values: list[bytes] = []
             offset = 0
-            end = self.finals[place][1]
+            # A coordinator may still be about to end what a power loss has torn.
+            end = broker.partitions.find(*place).last_stable_offset
             while offset < end:
                 try:
                     code, records, after = await fetch_committed_records(client, place, offset)
@@ -651,9 +647,9 @@ class World:
                     continue
                 if code is not ErrorCode.NONE or after == offset:
                     break
-                values += [value for _, value in records]
+                values += [value for at, value in records if at < end]
                 offset = after
-            self.txn_finals[place] = values
+            self.txn_finals[place] = (end, values)
         for group in dict.fromkeys(txn.group for txn in self.txns.txns if txn.offset is not None):
             self.txn_offsets[group] = await self._fetch_committed(client, group, ("log", 0))
 

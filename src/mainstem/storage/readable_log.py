@@ -89,6 +89,7 @@ class ReadableLog:
             else:
                 path = getattr(error, "filename", None) or self.directory
                 self.failure = StorageError(str(path), str(error))
+                self.failure.__cause__ = error
         return self.failure
 
     # -- reading -------------------------------------------------------------------------------------------------
