@@ -14,7 +14,6 @@ from mainstem.broker.config import BrokerConfig
 from mainstem.broker.partitions import Partitions
 from mainstem.protocol.errors import RemoteError
 from mainstem.storage.checkpoint import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
-from mainstem.storage.errors import StorageError
 
 log = logging.getLogger(__name__)
 
