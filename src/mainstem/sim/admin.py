@@ -131,7 +131,8 @@ class Admin:
         return True
 
     async def _add_partitions(self) -> None:
-        name = f"churn{self.rng.randrange(3)}"
+        there = [name for name, is_there in self.topics.items() if is_there]
+        name = self.rng.choice(there or ["churn0"])
         wanted = CreatePartitionsTopic(name=name, count=2 + self.rng.randrange(3), assignments=None)
         request = CreatePartitionsRequest(topics=[wanted], timeout_ms=1000, validate_only=False)
         answer = await self.client.ask(request, 3, CreatePartitionsResponse)

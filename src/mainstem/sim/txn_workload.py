@@ -65,13 +65,19 @@ class _GaveUpError(Exception):
 
 
 class TxnProducer:
-    def __init__(self, world: "World", client: SimClient, rng: Random, name: str, *, tv2: bool) -> None:
+    def __init__(
+        self, world: "World", client: SimClient, rng: Random, name: str, *, tv2: bool, is_rival: bool = False
+    ) -> None:
         self.world = world
         self.client = client
         self.rng = rng
         self.transactional_id = name
         self.group = f"{name}-group"
         self.tv2 = tv2
+        self.is_rival = is_rival
+        """Whether another has the same id, and neither knows of the other (C2)."""
+        self._odd = Random(f"{world.seed}:odd:{client.name}")
+        self._read_to: dict[Place, int] = {}
         self.producer_id = -1
         self.epoch = -1
         self._number = 0
@@ -119,6 +125,8 @@ class TxnProducer:
                 if answer is not None and answer.error_code == ErrorCode.NONE:
                     self._take(answer.producer_id, answer.producer_epoch)
                     self._missed_answer = False
+                    if self.is_rival:
+                        self.world.count("C2 id taken from a living client")
                     return
             if self.world.is_stopping:
                 raise _GaveUpError
@@ -142,6 +150,8 @@ class TxnProducer:
             if number:
                 await asyncio.sleep(rng.random() ** 2 * self.world.pace_s / 2)
             await self._write(txn, rng.choice(PLACES))
+            if self._odd.random() < 0.4:
+                await self._read(txn, self._odd.choice(PLACES))
         if rng.random() < 0.4:
             await self._commit_offset(txn)
         if self.tv2 and self._old_end is not None and rng.random() < 0.15:
@@ -160,6 +170,22 @@ class TxnProducer:
             await self._end(txn, commit=fate < 0.75)
         if self._missed_answer and not self.tv2:
             self.producer_id = -1
+
+    async def _read(self, txn: Txn, place: Place) -> None:
+        """Reads what others have committed, as part of the transaction: who read from whom is checked (G1c)."""
+        try:
+            code, records, after = await fetch_committed_records(
+                self.client, place, self._read_to.get(place, 0), max_wait_ms=0
+            )
+        except NoAnswer:
+            self._missed_answer = True
+            return
+        self._read_to[place] = 0 if code is ErrorCode.OFFSET_OUT_OF_RANGE else after
+        for at, value in records:
+            self.world.txns.seen(place, at, value)
+            if value in txn.values and not txn.is_torn:
+                raise Violation("precommitted-read", f"{self.client.name} has read {value!r} before its commit")
+            txn.reads[value] = None
 
     async def _abort_in_flight(self, txn: Txn) -> None:
         """Aborts while a batch is on its way: whenever that arrives, it is part of this transaction or refused."""

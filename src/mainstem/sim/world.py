@@ -433,16 +433,19 @@ class World:
         self.process.late_word_share = rng.choice((0.0, 0.0, 0.4))
         for index in range(rng.randint(2, 4)):
             tv2 = rng.random() < 0.65
-            self._add_txn_producer(f"txn{'b' if tv2 else 'a'}{index}", tv2=tv2)
+            name = f"txn{'b' if tv2 else 'a'}{index}"
+            self._add_txn_producer(name, name, tv2=tv2)
+            if index == 0 and Random(f"{self.seed}:rivals").random() < 0.3:
+                self._add_txn_producer(f"{name}-rival", name, tv2=tv2, is_rival=True)
         for place in PLACES:
             self._add_committed_reader(f"committed-{place[0]}-{place[1]}", place)
 
-    def _add_txn_producer(self, name: str, *, tv2: bool) -> None:
+    def _add_txn_producer(self, name: str, transactional_id: str, *, tv2: bool, is_rival: bool = False) -> None:
         if not tv2:
             self.network.in_time.add(name)
 
         def work(client: SimClient, rng: Random) -> Coroutine[Any, Any, None]:
-            return TxnProducer(self, client, rng, name, tv2=tv2).run()
+            return TxnProducer(self, client, rng, transactional_id, tv2=tv2, is_rival=is_rival).run()
 
         self.add_client(name, work)
 
