@@ -14,6 +14,7 @@ from mainstem.broker.config import BrokerConfig
 from mainstem.broker.partitions import Partitions
 from mainstem.protocol.errors import RemoteError
 from mainstem.storage.checkpoint import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
+from mainstem.storage.errors import StorageError
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +93,8 @@ class Housekeeping:
                 try:
                     await self._loop.run_in_executor(None, job.run)
                 except OSError as error:
-                    self._partitions.log_failed(partition, partition.log.fail(error))
+                    failure = StorageError(partition.log.directory, str(error), cause=error)
+                    self._partitions.log_failed(partition, failure)
                     break
             if count % _SLICE == _SLICE - 1:
                 await asyncio.sleep(0)

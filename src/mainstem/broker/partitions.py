@@ -383,8 +383,8 @@ class Partitions:
         directory = self.dirs.directory_of(partition.topic, partition.index)
         if directory is None or directory.offline is not None:
             return
-        if isinstance(error.__cause__, OSError):
-            self.directory_failed(directory, error.__cause__)
+        if error.cause is not None:
+            self.directory_failed(directory, error.cause)
         elif (partition.topic, partition.index) in self.dirs.logs:
             self._log_damaged(partition, error)
 
@@ -451,4 +451,4 @@ class Partitions:
 
 
 def storage_cause(error: StorageError) -> OSError:
-    return error.__cause__ if isinstance(error.__cause__, OSError) else OSError(str(error))
+    return error.cause if error.cause is not None else OSError(str(error))
