@@ -24,7 +24,6 @@ from typing import IO, Any, Final
 
 from mainstem.broker.app import Broker
 from mainstem.broker.config import BrokerConfig
-from mainstem.broker.partition import Partition
 from mainstem.protocol.batch import BatchView
 from mainstem.protocol.errors import ErrorCode
 from mainstem.sim.admin import Admin, create_topic
@@ -47,16 +46,17 @@ from mainstem.sim.client import NoAnswer, SimClient
 from mainstem.sim.disk import SimDisk
 from mainstem.sim.faults import Effect, Fault
 from mainstem.sim.group_ledger import GroupLedger
-from mainstem.sim.group_members import Member, describe_state, fetch_committed, find_coordinator
+from mainstem.sim.group_members import Member
 from mainstem.sim.ledger import Ledger, Place, Violation
 from mainstem.sim.loop import Scheduler, SimLoop, make_loop
 from mainstem.sim.nemesis import Nemesis
 from mainstem.sim.network import Network
+from mainstem.sim.observer import Observer
 from mainstem.sim.own_client import OwnConsumer, OwnProducer
 from mainstem.sim.trace import Trace
 from mainstem.sim.txn_ledger import TxnLedger
-from mainstem.sim.txn_workload import PLACES, CommittedReader, TxnProducer, fetch_committed_records
-from mainstem.sim.workloads import Producer, Reader, Records, read_all
+from mainstem.sim.txn_workload import PLACES, CommittedReader, TxnProducer
+from mainstem.sim.workloads import Producer, Reader
 from mainstem.sim.written import Written
 
 ADDRESS: Final = ("broker", 9092)
@@ -112,9 +112,6 @@ class World:
         self.written = Written(self.disk, self.ledger.damaged.__contains__)
         self.written.on_appended = self._appended
         self.written.on_reopened = self._reopened
-        self.txn_finals: dict[Place, tuple[int, list[bytes]]] = {}
-        """Up to where a reader of committed records has read each partition, and what it was given."""
-        self.txn_offsets: dict[str, int] = {}
         self.topics = self._topics(rng)
         self.clients: dict[str, tuple[SimLoop, Callable[[SimClient, Random], Coroutine[Any, Any, None]]]] = {}
         self.is_stopping = False
@@ -122,9 +119,6 @@ class World:
         self.needs_reboot = False
         """After a failed fsync the kernel's pages are not to be trusted until the machine is started anew."""
         self.had_disk_error = False
-        self.finals: dict[Place, tuple[int, int, Records]] = {}
-        self.committed: dict[tuple[str, Place], int] = {}
-        self.group_states: dict[str, str] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._loops: list[SimLoop] = []
         self._violation: Violation | None = None
@@ -149,6 +143,7 @@ class World:
             GroupsSettle(self),
             TransactionsHold(self),
         ]
+        self.observer = Observer(self)
         self.nemesis = Nemesis(self, Random(f"{seed}:nemesis"))
         self._admins: list[Admin] = []
         self._image: tuple[SimDisk, dict[tuple[bytes, int], int]] | None = None
@@ -532,10 +527,10 @@ class World:
         self._heal()
         self.is_stopping = True
         self._until(lambda: all(task.done() for task in self._tasks.values()), LIVENESS_S, "P12 clients finish")
-        self._wait(self._watch_groups(), LIVENESS_S, "G9 the coordinator answers")
+        self._wait(self.observer.watch_groups(), LIVENESS_S, "G9 the coordinator answers")
         if self.is_transactional:
             self.process.clock.skew_ms += TIMEOUTS_ARE_OVER_MS
-            self._wait(self._transactions_end(), LIVENESS_S, "T12 every transaction ends")
+            self._wait(self.observer.transactions_end(), LIVENESS_S, "T12 every transaction ends")
         self._restart_once_more()
         self._wait(self._read_everything(), LIVENESS_S, "P12 what is there can be read")
         assert self.process.broker is not None
@@ -569,8 +564,15 @@ class World:
         self._until(task.done, seconds, promise)
         task.result()
 
+    def observing_client(self) -> SimClient:
+        """One on the loop of whoever observes now."""
+        return SimClient(self._loops[-1], "observer", ADDRESS)
+
+    async def _read_everything(self) -> None:
+        await self.observer.read_everything()
+
     async def _create_topics(self) -> None:
-        client = SimClient(self._loops[-1], "observer", ADDRESS)
+        client = self.observing_client()
         await self._found(client)
         client.close()
 
@@ -618,107 +620,6 @@ class World:
         if how != "nothing":
             self.process.start()
             self._until(lambda: self.process.is_serving, 30, "the broker starts")
-
-    async def _read_everything(self) -> None:
-        client = SimClient(self._loops[-1], "observer", ADDRESS)
-        await self._all_visible()
-        for topic, (partitions, _) in self.topics.items():
-            for partition in range(partitions):
-                if (topic, partition) in self.ledger.damaged:
-                    continue
-                self.finals[topic, partition] = await read_all(client, (topic, partition))
-        wanted = {(commit.group, commit.place): None for commit in self.groups.commits}
-        for group, place in wanted:
-            self.committed[group, place] = await self._fetch_committed(client, group, place)
-
-        if self.is_transactional:
-            await self._transactions_end()
-            await self._read_committed(client)
-
-    async def _read_committed(self, client: SimClient) -> None:
-        broker = self.process.broker
-        assert broker is not None
-        for place in PLACES:
-            values: list[bytes] = []
-            offset = 0
-            # A coordinator may still be about to end what a power loss has torn.
-            end = broker.partitions.find(*place).last_stable_offset
-            while offset < end:
-                try:
-                    code, records, after = await fetch_committed_records(client, place, offset)
-                except NoAnswer:
-                    continue
-                if code is not ErrorCode.NONE or after == offset:
-                    break
-                values += [value for at, value in records if at < end]
-                offset = after
-            self.txn_finals[place] = (end, values)
-        for group in dict.fromkeys(txn.group for txn in self.txns.txns if txn.offset is not None):
-            self.txn_offsets[group] = await self._fetch_committed(client, group, ("log", 0))
-
-    async def _transactions_end(self) -> None:
-        """T12, and T7: what is open on a partition would be open for ever if no coordinator knew of it."""
-        open_places: list[str] = []
-        for _ in range(300):
-            broker = self.process.broker
-            assert broker is not None
-            open_places = [str(one) for one in broker.partitions if self._is_open(one)]
-            if not open_places:
-                return
-            await asyncio.sleep(0.1)
-        raise Violation("T12 every transaction ends", f"transactions are open on {open_places}, and nobody ends them")
-
-    def _is_open(self, partition: Partition) -> bool:
-        """Whether it has a transaction that somebody must end: all but those of which the power loss took the rest."""
-        if partition.last_stable_offset == partition.high_watermark:
-            return False
-        states = partition.log.producers.states
-        waiting = [each.producer_id for each in states.all() if each.txn_first_offset >= 0]
-        return not all(self.txns.is_torn_at(producer_id) for producer_id in waiting)
-
-    async def _all_visible(self) -> None:
-        """Waits until the high watermarks, which a restart may set back, have caught up."""
-        broker = self.process.broker
-        assert broker is not None
-        for _ in range(100):
-            behind = [
-                each
-                for each in broker.partitions
-                if each.high_watermark < each.log.log_end and (each.topic, each.index) not in self.ledger.damaged
-            ]
-            if not behind:
-                return
-            await asyncio.sleep(0.05)
-        raise Violation("P12 what is there can be read", f"the high watermarks of {behind} do not reach their ends")
-
-    async def _fetch_committed(self, client: SimClient, group: str, place: Place) -> int:
-        for _ in range(100):
-            try:
-                await find_coordinator(client, group)
-                found = await fetch_committed(client, group, *place)
-                if found is not None:
-                    return found
-            except NoAnswer:
-                pass
-            await asyncio.sleep(0.1)
-        raise Violation("G9 the coordinator answers", f"the offsets of {group} cannot be read")
-
-    async def _watch_groups(self) -> None:
-        client = SimClient(self._loops[-1], "observer", ADDRESS)
-        for group in dict.fromkeys(commit.group for commit in self.groups.commits):
-            self.group_states[group] = await self._settled_state(client, group)
-        client.close()
-
-    async def _settled_state(self, client: SimClient, group: str) -> str:
-        state = ""
-        for _ in range(20):
-            with contextlib.suppress(NoAnswer):
-                await find_coordinator(client, group)
-                state = await describe_state(client, group)
-                if state in ("Stable", "Empty", "Dead"):
-                    break
-            await asyncio.sleep(1)
-        return state
 
     def _end(self) -> None:
         """Lets go of everything, without a word about what was abandoned."""

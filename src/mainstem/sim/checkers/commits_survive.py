@@ -11,7 +11,7 @@ from mainstem.sim.ledger import Violation
 class CommitsSurvive(Checker):
     def at_end(self, broker: Broker) -> None:
         groups = self.world.groups
-        for (group, place), found in self.world.committed.items():
+        for (group, place), found in self.world.observer.committed.items():
             last = groups.last(group, place)
             expected = GONE if last is None else last.offset
             if found != expected:

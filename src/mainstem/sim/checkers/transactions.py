@@ -83,7 +83,7 @@ class TransactionsHold(Checker):
 
     def _check_reader(self, place: Place, committed: Values) -> None:
         """T5, T6: what a reader was given is what the markers say; compaction may have taken something since."""
-        stable, given = self.world.txn_finals[place]
+        stable, given = self.world.observer.txn_finals[place]
         expected = [value for offset, value in committed.items() if offset < stable]
         if self.world.is_keyed(place[0]):
             still = dict.fromkeys(expected)
@@ -115,7 +115,7 @@ class TransactionsHold(Checker):
 
     def _check_offsets(self, last_offsets: dict[str, int]) -> None:
         """T9. A transaction of which nothing tells may have been committed: its offset is as good as the last."""
-        for group, found in self.world.txn_offsets.items():
+        for group, found in self.world.observer.txn_offsets.items():
             unknown = [
                 txn.offset
                 for txn in self.world.txns.txns
