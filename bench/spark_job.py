@@ -27,12 +27,12 @@ class Job:
         self._kind = kind
         self._bootstrap = bootstrap
         self._home = home
-        os.environ["PYSPARK_PYTHON"] = sys.executable
         if kind == "mainstem":
             from mainstem.spark import session
 
             self._spark = session("bench", MASTER, HEAP)
         else:
+            os.environ["PYSPARK_PYTHON"] = sys.executable
             builder = SparkSession.builder.master(MASTER).config("spark.jars", jars)
             for key, value in HEAP.items():
                 builder = builder.config(key, value)

@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from mainstem.spark import worker_python
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -80,8 +82,6 @@ def session(
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
-    # Workers run the Python that this is, with the modules that this one sees.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = SparkConf()
     for key, value in (settings or {}).items():
         conf.set(key, value)
@@ -90,13 +90,21 @@ def session(
         conf.setMaster(master)
     else:
         conf.setIfMissing("spark.master", "local[*]")
-    if (conf.get("spark.master") or "").startswith("local"):
+    # Workers run the Python that this is, with the modules that this one sees.
+    os.environ.setdefault(worker_python.VARIABLE, sys.executable)
+    if is_local(conf.get("spark.master") or ""):
+        if conf.get("spark.pyspark.python") is None:
+            worker_python.use_launcher()
         # Nobody else has to reach a session that runs here alone.
         conf.setIfMissing("spark.driver.bindAddress", "127.0.0.1")
         conf.setIfMissing("spark.driver.host", "127.0.0.1")
     for key, (value, _) in SETTINGS.items():
         conf.setIfMissing(key, value)
     return SparkSession.builder.config(conf=conf).getOrCreate()
+
+
+def is_local(master: str) -> bool:
+    return master == "local" or master.startswith("local[")
 
 
 def explain() -> str:
