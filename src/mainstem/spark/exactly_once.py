@@ -16,7 +16,9 @@ epoch, never by `InitProducerId`: only the process that made such an id calls th
 from __future__ import annotations
 
 import asyncio
+import re
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -38,6 +40,8 @@ LEAST_LEFT_MS: Final = 60_000
 """A transaction with less than this before its time-out, or half of that where it is short, is not decided on."""
 
 SINK_PREFIX: Final = "mainstem-sink."
+_TASK_ID: Final = re.compile(r"(.+)\.[0-9a-f]{32}\.\d+")
+"""A sink, a worker process, a slot: what `sink` names transactions of tasks."""
 _UNCERTAIN: Final = (
     ErrorCode.INVALID_TXN_STATE,
     ErrorCode.INVALID_PRODUCER_ID_MAPPING,
@@ -61,6 +65,12 @@ class Staged:
 
 def no_step(name: str) -> None:
     pass
+
+
+async def open_transactions(transactions: Transactions) -> dict[str, int]:
+    """How many transactions of tasks each sink has open now."""
+    names = [_TASK_ID.fullmatch(each) for each in await transactions.ongoing(SINK_PREFIX)]
+    return dict(Counter(name[1] for name in names if name is not None))
 
 
 class Coordinator:
@@ -120,6 +130,17 @@ class Coordinator:
         if last is not None and not last.is_finished:
             await self._finish(last)
         return last
+
+    async def abandon(self) -> list[Triple]:
+        """Finishes what was decided, then aborts what is still open; what that was. For a query that is given up:
+
+        transactions of two-phase commit have no time-out, and hold readers of what is committed back for good.
+        """
+        await self.recover()
+        described = await self._transactions.describe(await self._transactions.ongoing(self._sink + "."))
+        left = [each.triple for each in described.values() if each.state == ONGOING]
+        await self._abort(left)
+        return left
 
     async def _take_over(self, batch: int, run: str) -> tuple[Triple, Decision | None]:
         """Step 2a: from here on no other driver can decide for this sink unless it takes over in turn."""
