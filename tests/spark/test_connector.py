@@ -54,7 +54,7 @@ def test_sparks_own_connector_reads_writes_and_streams(mainstem_broker: Broker, 
 def test_options_do_what_they_do_in_sparks_own_connector(mainstem_broker: Broker, tmp_path: Path) -> None:
     skip_without_connector()
     broker = mainstem_broker
-    topic = broker.topic(2)
+    topic = broker.topic(2, {"retention.ms": "-1"})
     for number in range(2):
         broker.produce(
             topic,

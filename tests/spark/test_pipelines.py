@@ -64,7 +64,8 @@ def test_bad_values_go_to_a_topic_of_their_own_once_and_as_they_were(
 ) -> None:
     from mainstem.spark.pipelines import lake
 
-    topic, bad_topic = broker.topic(1), broker.topic(1)
+    # Its timestamps are old: no retention is to take them away.
+    topic, bad_topic = broker.topic(1, {"retention.ms": "-1"}), broker.topic(1, {"retention.ms": "-1"})
     job = lake.Lake(broker.bootstrap, topic, tmp_path, SCHEMA, "at", 5, bad_topic=bad_topic)
     values = [event(0), b"\xff\x00broken", *(event(nth) for nth in range(1, 8)), b"[1", event(8)]
     broker.produce(topic, values, keys=[b"k%d" % nth for nth in range(len(values))], timestamps=[10**12] * len(values))

@@ -6,6 +6,7 @@ configuration, stays as it is.
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import os
 import shutil
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JAVA_MIN: Final = 17
+PYSPARK_MIN: Final = (4, 2)
 
 SETTINGS: Final[dict[str, tuple[str, str]]] = {
     "spark.python.unix.domain.socket.enabled": (
@@ -61,6 +63,10 @@ def missing() -> str | None:
     """Why Spark cannot run here, as a sentence; None where it can."""
     if importlib.util.find_spec("pyspark") is None:
         return "PySpark is not installed: pip install 'mainstem[spark]'"
+    version = importlib.metadata.version("pyspark")
+    if tuple(int(part) for part in version.split(".")[:2]) < PYSPARK_MIN:
+        needed = ".".join(str(part) for part in PYSPARK_MIN)
+        return f"PySpark {version} is too old, {needed} or later is needed: pip install 'mainstem[spark]'"
     if importlib.util.find_spec("pyarrow") is None:
         return "pyarrow is not installed: pip install 'mainstem[spark]'"
     home = os.environ.get("JAVA_HOME")

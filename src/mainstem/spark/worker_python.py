@@ -20,42 +20,51 @@ from pathlib import Path
 from typing import Final
 
 VARIABLE: Final = "PYSPARK_PYTHON"
+_SCRIPT: Final = """\
+#!/bin/sh
+set -f
+IFS=:
+kept=
+for entry in $PYTHONPATH; do
+    case $entry in
+        */python/lib/pyspark.zip | */python/lib/py4j-*-src.zip) ;;
+        *) kept=$kept${{kept:+:}}$entry ;;
+    esac
+done
+unset IFS
+PYTHONPATH=$kept
+export PYTHONPATH
+exec {python} "$@"
+"""
 _made: dict[str, str] = {}
 
 
 def use_launcher() -> None:
     """Makes Spark start workers by the launcher, unless the user has named another Python, or PySpark has no zip."""
-    if os.environ.get(VARIABLE, sys.executable) != sys.executable:
-        return
-    zips = _zips()
-    if zips:
-        os.environ[VARIABLE] = _launcher(zips)
+    if os.environ.get(VARIABLE, sys.executable) == sys.executable and _has_zip():
+        os.environ[VARIABLE] = _launcher()
 
 
-def _zips() -> list[str]:
-    """What Spark will put first on the path, in that order; empty where it is not what is installed here."""
+def _has_zip() -> bool:
+    """Whether Spark will name a zip of the PySpark that is installed here, and not of another."""
     import pyspark
 
     installed = Path(pyspark.__file__).parent
     home = Path(os.environ.get("SPARK_HOME", installed))
-    found = [*(home / "python" / "lib").glob("pyspark.zip"), *(home / "python" / "lib").glob("py4j-*-src.zip")]
-    if home != installed or installed.suffix == ".zip" or len(found) != 2:
-        return []
-    return [str(each) for each in found]
+    return home.resolve() == installed.resolve() and (home / "python" / "lib" / "pyspark.zip").exists()
 
 
-def _launcher(zips: list[str]) -> str:
+def _launcher() -> str:
     if sys.executable not in _made:
         folder = tempfile.mkdtemp(prefix="mainstem-spark-")
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         path = Path(folder) / "python"
-        path.write_text(script(sys.executable, zips))
+        path.write_text(script(sys.executable))
         path.chmod(0o700)
         _made[sys.executable] = str(path)
     return _made[sys.executable]
 
 
-def script(python: str, zips: list[str]) -> str:
+def script(python: str) -> str:
     """No process is started on the way: the shell becomes Python."""
-    taken = "\n".join(f"PYTHONPATH=${{PYTHONPATH#{shlex.quote(each)}:}}" for each in zips)
-    return f'#!/bin/sh\n{taken}\nexport PYTHONPATH\nexec {shlex.quote(python)} "$@"\n'
+    return _SCRIPT.format(python=shlex.quote(python))

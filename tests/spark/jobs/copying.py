@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from mainstem.spark import session
+from mainstem.spark.pipelines.starting import started
 from tests.spark.crashing import CrashingSource
 
 
@@ -27,7 +28,7 @@ def main() -> None:
         .load()
         .select("key", "value")
     )
-    query = (
+    writer = (
         frame.writeStream.format("crashing")
         .option("kafka.bootstrap.servers", bootstrap)
         .option("topic", target)
@@ -36,9 +37,8 @@ def main() -> None:
         .option("crashMarker", str(home / "crash"))
         .option("crashHow", "jvm")
         .trigger(availableNow=True)
-        .start()
     )
-    query.awaitTermination()
+    started(writer.start).awaitTermination()
     spark.stop()
 
 

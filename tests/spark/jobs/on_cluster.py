@@ -15,6 +15,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from mainstem.spark import session
+from mainstem.spark.pipelines.starting import started
 from tests.spark.crashing import CrashingSource
 
 SETTINGS = {
@@ -43,7 +44,8 @@ def main() -> None:
     def copy(frame: DataFrame, to: str, kind: str = "mainstem", **options: Any) -> None:
         writer = frame.select("key", "value").writeStream.format(kind).options(**options)
         writer = writer.option("kafka.bootstrap.servers", bootstrap).option("topic", to)
-        writer.option("checkpointLocation", f"{home}/{to}").trigger(availableNow=True).start().awaitTermination()
+        writer = writer.option("checkpointLocation", f"{home}/{to}").trigger(availableNow=True)
+        started(writer.start).awaitTermination()
 
     copy(stream(spark, bootstrap, source), target)
     slow = {"crashHow": "slow", "crashAt": "flushed", "crashMarker": f"{home}/slow"}

@@ -13,6 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from mainstem.spark import session
+from mainstem.spark.pipelines.starting import started
 from tests.spark.connector import FIRST_MS
 
 
@@ -89,7 +90,7 @@ class Sides:
             reader = self._spark.readStream.format(kind).option("kafka.bootstrap.servers", self._bootstrap)
             writer = reader.options(**options).load().writeStream.format("memory").queryName(name)
             writer = writer.option("checkpointLocation", f"{self._home}/{name}")
-            writer.trigger(availableNow=True).start().awaitTermination()
+            started(writer.trigger(availableNow=True).start).awaitTermination()
             return rows(self._spark.table(name))
         except Exception:
             return "refused"

@@ -17,15 +17,15 @@ SHOW = "import os, sys; print(os.environ['PYTHONPATH'], sys.argv[1:])"
 @pytest.mark.parametrize(
     ("given", "left"),
     [
-        ("/spark/lib/pyspark.zip:/spark/lib/py4j-1-src.zip:/own:/jars/core.jar", "/own:/jars/core.jar"),
-        ("/own:/other", "/own:/other"),
-        ("/own:/spark/lib/pyspark.zip:/x", "/own:/spark/lib/pyspark.zip:/x"),
+        ("/s/python/lib/pyspark.zip:/s/python/lib/py4j-1-src.zip:/own:/jars/core.jar", "/own:/jars/core.jar"),
+        ("/own:/s/python/lib/pyspark.zip:/with space:/*", "/own:/with space:/*"),
+        ("/own/pyspark.zip:/other", "/own/pyspark.zip:/other"),
         ("", ""),
     ],
 )
 def test_the_launcher_takes_only_the_zips_off_the_path(tmp_path: Path, given: str, left: str) -> None:
     launcher = tmp_path / "python"
-    launcher.write_text(worker_python.script(sys.executable, ["/spark/lib/pyspark.zip", "/spark/lib/py4j-1-src.zip"]))
+    launcher.write_text(worker_python.script(sys.executable))
     launcher.chmod(0o700)
     done = subprocess.run(
         [launcher, "-c", SHOW, "a b", "c"],

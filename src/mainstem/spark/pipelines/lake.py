@@ -60,6 +60,8 @@ class Lake:
     """Where values that do not parse go as they were, besides the table of them."""
 
     def __post_init__(self) -> None:
+        # Spark's processes may have been started in another folder.
+        object.__setattr__(self, "path", self.path.absolute())
         if self.bad_topic is not None and self.schema is None:
             raise ValueError("bad_topic: needs a schema; without one every value is as good as another")
         if self.bad_topic == self.topic:
@@ -68,10 +70,11 @@ class Lake:
 
 def rows(spark: SparkSession, path: str | Path, which: str = ROWS) -> DataFrame:
     """What is in a lake: the files of batches that count."""
-    files = [str(Path(path) / which / name) for name in listed(Path(path), which)]
+    root = Path(path).absolute()
+    files = [str(root / which / name) for name in listed(root, which)]
     if not files:
         raise ValueError(f"{path}: nothing has landed here yet")
-    return spark.read.option("basePath", str(Path(path) / which)).parquet(*files)
+    return spark.read.option("basePath", str(root / which)).parquet(*files)
 
 
 def listed(path: Path, which: str) -> list[str]:
@@ -182,7 +185,7 @@ def _send_bad(frame: DataFrame, lake: Lake, batch: int) -> None:
 
 def compact(spark: SparkSession, path: str | Path, below_bytes: int = COMPACT_BELOW_BYTES) -> int:
     """Merges the small files of each day into one; how many there were. Not while the pipeline runs."""
-    root = Path(path)
+    root = Path(path).absolute()
     merged = 0
     for which in (ROWS, BAD):
         by_day: dict[str, list[str]] = {}
