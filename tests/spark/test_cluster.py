@@ -23,7 +23,7 @@ from tests.support.kafka import free_port
 
 pytestmark = [pytest.mark.campaign, pytest.mark.timeout(900)]
 
-START_TIMEOUT_S = 120.0
+START_TIMEOUT_S = 300.0
 
 
 @pytest.fixture

@@ -1,4 +1,7 @@
-"""`mainstem pipeline` as a process of its own, killed with all that belongs to it, and started again."""
+"""`mainstem pipeline` as a process of its own, killed with all that belongs to it, and started again.
+
+A start of Spark costs most here, so each pipeline has one of the brokers.
+"""
 
 from __future__ import annotations
 
@@ -64,10 +67,11 @@ def values() -> list[bytes]:
 
 
 def test_a_lake_that_is_killed_again_and_again_has_every_record_once(
-    spark: SparkSession, broker: Broker, tmp_path: Path
+    spark: SparkSession, mainstem_broker: Broker, tmp_path: Path
 ) -> None:
     from mainstem.spark.pipelines import lake
 
+    broker = mainstem_broker
     topic, bad_topic, path = broker.topic(2), broker.topic(1), tmp_path / "lake"
     broker.produce(topic, values())
     arguments = ["lake", topic, str(path), "--schema", SCHEMA, "--bad-topic", bad_topic, "--max-records", "60"]
@@ -87,8 +91,9 @@ def test_a_lake_that_is_killed_again_and_again_has_every_record_once(
 
 
 def test_a_transformation_that_is_killed_again_and_again_writes_every_record_once(
-    broker: Broker, tmp_path: Path
+    kafka_broker: Broker, tmp_path: Path
 ) -> None:
+    broker = kafka_broker
     source, target, checkpoint = broker.topic(2), broker.topic(2), tmp_path / "checkpoint"
     broker.produce(source, values())
     statement = "select cast(id as string) key, cast(id as string) value from input where _corrupt is null"

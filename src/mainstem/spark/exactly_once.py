@@ -34,7 +34,7 @@ from mainstem.protocol.fetch import FetchPartition, FetchRequest, FetchTopic, en
 from mainstem.protocol.schema import ZERO_UUID
 from mainstem.spark.decisions import FINISHED_SUFFIX, SUPERSEDED_MAX, WHERE, Decision, DecisionLog, Written
 from mainstem.spark.producing import Sender
-from mainstem.spark.transactions import ONGOING, Transactions, Triple
+from mainstem.spark.transactions import NO_TIMEOUT_MS, ONGOING, Transactions, Triple
 
 LEAST_LEFT_MS: Final = 60_000
 """A transaction with less than this before its time-out, or half of that where it is short, is not decided on."""
@@ -174,7 +174,7 @@ class Coordinator:
                     "someone aborted it; make batches smaller or raise that limit"
                 )
             least_ms = min(LEAST_LEFT_MS, found.timeout_ms / 2)
-            if found.started_ms + found.timeout_ms - now_ms < least_ms:
+            if found.timeout_ms < NO_TIMEOUT_MS and found.started_ms + found.timeout_ms - now_ms < least_ms:
                 raise SinkError(
                     f"batch {batch} of {self._sink}: the transaction {triple.transactional_id} is about to time "
                     "out; nothing of the batch was written. Make batches smaller, or raise the brokers' "

@@ -52,6 +52,9 @@ R = TypeVar("R")
 TIMEOUT_MS: Final = 60_000
 DEFAULT_MAX_TIMEOUT_MS: Final = 900_000
 LEAST_TIMEOUT_MS: Final = 60_000
+NO_TIMEOUT_MS: Final = 0x7FFFFFFF
+"""What a transaction of two-phase commit has."""
+
 BROKER_RESOURCE: Final = 4
 MAX_TIMEOUT_KEY: Final = "transaction.max.timeout.ms"
 _INIT: Final = 5
