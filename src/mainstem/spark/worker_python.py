@@ -2,8 +2,9 @@
 
 Spark puts `pyspark.zip` first on the path of every Python process it starts. Python keeps no compiled form of what it
 imports from a zip, so each process compiles PySpark anew: 1.4 s of processor time instead of 0.4 s (measured with
-PySpark 4.2.0). A stream's source is such a process, with ten seconds to connect that no setting makes longer. The same
-PySpark is installed beside the zip, so the launcher takes the zip off the path and starts Python.
+PySpark 4.2.0). The same PySpark is installed beside the zip, so the launcher takes the zip off the path and starts
+Python. The process of a stream's source has ten seconds to connect, which no setting makes longer: the launcher has it
+connect before it imports anything (`early_connect`).
 
 Only for a session whose workers run on this machine: the launcher is a file of this one.
 """
@@ -20,6 +21,9 @@ from pathlib import Path
 from typing import Final
 
 VARIABLE: Final = "PYSPARK_PYTHON"
+SOURCE_MODULE: Final = "pyspark.sql.streaming.python_streaming_source_runner"
+"""What Spark runs for the source of a stream."""
+
 _SCRIPT: Final = """\
 #!/bin/sh
 set -f
@@ -34,6 +38,9 @@ done
 unset IFS
 PYTHONPATH=$kept
 export PYTHONPATH
+if [ "$*" = "-m {source}" ]; then
+    exec {python} -P {early} {source}
+fi
 exec {python} "$@"
 """
 _made: dict[str, str] = {}
@@ -67,4 +74,5 @@ def _launcher() -> str:
 
 def script(python: str) -> str:
     """No process is started on the way: the shell becomes Python."""
-    return _SCRIPT.format(python=shlex.quote(python))
+    early = Path(__file__).absolute().with_name("early_connect.py")
+    return _SCRIPT.format(python=shlex.quote(python), early=shlex.quote(str(early)), source=SOURCE_MODULE)
