@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.campaign, pytest.mark.timeout(600)]
 
 
-def where_pyspark_is(_: Iterator[int]) -> Iterator[str]:
+def where_pyspark_is(_: Iterable[int]) -> Iterable[str]:
     import pyspark
 
     yield pyspark.__file__

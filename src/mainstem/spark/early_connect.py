@@ -12,6 +12,7 @@ the process authenticates itself by PySpark's own code, and connects when it alw
 
 from __future__ import annotations
 
+import importlib
 import os
 import runpy
 import socket
@@ -36,11 +37,11 @@ def main() -> None:
 
 def hand_over(path: str, connection: socket.socket) -> None:
     """PySpark gets this connection when it asks for one to `path`, and its own for any other."""
-    from pyspark import worker_util
-
+    # Any: what the module has imported is not its own to export, but that is where its function looks.
+    worker_util: Any = importlib.import_module("pyspark.worker_util")
     own = worker_util.local_connect_and_auth
 
-    def connected(conn_info: Any, auth_secret: Any) -> tuple[Any, ...]:
+    def connected(conn_info: Any, auth_secret: Any) -> Any:
         if conn_info != path or auth_secret is not None:
             return own(conn_info, auth_secret)
         return connection.makefile("rwb", int(os.environ.get("SPARK_BUFFER_SIZE", BUFFER_BYTES))), connection
