@@ -113,7 +113,7 @@ test-spark-%: build/compiled/.ready build/spark-%/.ready
 build/spark-%/.ready: pyproject.toml
 	@echo "Setting up PySpark $* in build/spark-$* (once, some minutes) ..."
 	@$(PYTHON) -m venv build/spark-$*
-	@MAINSTEM_COMPILE=0 build/spark-$*/bin/pip install -q -e '.[spark]' 'pyspark==$*' pytest pytest-timeout confluent-kafka
+	@MAINSTEM_COMPILE=0 build/spark-$*/bin/pip install -q -e '.[spark]' 'pyspark==$*' pytest pytest-timeout hypothesis confluent-kafka
 	@touch $@
 
 ## make demo              a broker, a shop's orders, pipelines on Spark, a plot and an audit, in two minutes
