@@ -54,11 +54,20 @@ class Positions:
         return self._task is None and self._failure is None and not self._unsettled()
 
     def settle(self) -> None:
-        """Starts to find what is missing. Raises what went wrong since the last call and no retry cures."""
+        """Starts to find what is missing. Raises what went wrong since the last call and no retry cures.
+
+        A seek may have cured it: whoever assigns and then seeks needs neither a committed offset nor a policy.
+        """
         failure, self._failure = self._failure, None
-        if failure is not None:
+        if failure is not None and self._still_stands(failure):
             raise failure
         self.start()
+
+    def _still_stands(self, failure: KafkaError) -> bool:
+        unsettled = {tuple(state.tp) for state in self._unsettled()}
+        if failure.topic is None or failure.partition is None:
+            return bool(unsettled)
+        return (failure.topic, failure.partition) in unsettled
 
     def start(self) -> None:
         if self._task is None and self._failure is None and self._unsettled():
