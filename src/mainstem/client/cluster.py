@@ -214,6 +214,7 @@ class Cluster:
                 timeout_s=options.request_timeout_ms / 1000,
                 setup_timeout_s=setup_ms / 1000,
                 shared=self._shared,
+                socket_buffers=(options.send_buffer_bytes, options.receive_buffer_bytes),
                 on_lost=self._connection_lost,
             )
         except KafkaError:
@@ -326,6 +327,17 @@ class Cluster:
         finally:
             self.wants_all_topics = wanted_all
         return dict(self.cache.topics)
+
+    async def topics(self, names: Iterable[str]) -> tuple[dict[str, TopicInfo], dict[str, KafkaError]]:
+        """These topics as they are now, and why others are not there. Creates none and changes nothing that is kept."""
+        connection = await self.any_node()
+        asked = list(dict.fromkeys(names))
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name=name) for name in asked], allow_auto_topic_creation=False
+        )
+        found = MetadataCache()
+        found.update(await connection.ask(request, MetadataResponse), asked)
+        return found.topics, found.errors
 
     async def update(self) -> None:
         """Fetches metadata now, once; KafkaError where that fails."""
