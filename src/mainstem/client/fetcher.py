@@ -242,7 +242,10 @@ class Fetcher:
             return
         self._is_hungry = False
         self.has_room_again = False
-        for node_id in self._plan():
+        self._begin(self._plan())
+
+    def _begin(self, plan: dict[int, list[PartitionState]]) -> None:
+        for node_id in plan:
             if node_id not in self._running:
                 task = self._cluster.spawn(self._fetch_from(node_id), f"fetch from {node_id}")
                 self._running[node_id] = task
@@ -294,7 +297,10 @@ class Fetcher:
         pauses = self._cluster.backoff()
         try:
             while not self._is_closed:
-                states = self._plan().get(node_id)
+                plan = self._plan()
+                # An answer may have sent a partition to another node: to a replica that is nearer, or back from one.
+                self._begin(plan)
+                states = plan.get(node_id)
                 if not states:
                     return
                 try:
@@ -303,6 +309,8 @@ class Fetcher:
                 except KafkaError as error:
                     log.debug("fetch from %d: %s", node_id, error)
                     self._sessions.pop(node_id, None)
+                    for state in states:
+                        state.preferred_replica = -1  # the leader may name another
                     self._cluster.request_update()
                     await asyncio.sleep(pauses.next_s())
         finally:

@@ -21,6 +21,7 @@ from mainstem.client.errors import KafkaError, LogTruncationError, NoOffsetForPa
 from mainstem.client.offsets import OffsetFinder, timestamp_of
 from mainstem.client.options import ConsumerOptions
 from mainstem.client.subscription import NO_EPOCH, PartitionState, Subscription
+from mainstem.client.types import TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +46,8 @@ class Positions:
         self._task: asyncio.Task[None] | None = None
         self._pauses = cluster.backoff()
         self._failure: KafkaError | None = None
+        self._failed_versions: dict[TopicPartition, int] = {}
+        """The partitions that were without a sound position at the failure, as often as each had been moved by then."""
         self.on_change: Callable[[], None] = lambda: None
         """Called when partitions got a position, or there is something to raise."""
 
@@ -64,10 +67,10 @@ class Positions:
         self.start()
 
     def _still_stands(self, failure: KafkaError) -> bool:
-        unsettled = {tuple(state.tp) for state in self._unsettled()}
+        missing = {state.tp for state in self._unsettled() if self._failed_versions.get(state.tp) == state.version}
         if failure.topic is None or failure.partition is None:
-            return bool(unsettled)
-        return (failure.topic, failure.partition) in unsettled
+            return bool(missing)
+        return TopicPartition(failure.topic, failure.partition) in missing
 
     def start(self) -> None:
         if self._task is None and self._failure is None and self._unsettled():
@@ -89,6 +92,7 @@ class Positions:
                     await asyncio.sleep(self._pauses.next_s())
         except KafkaError as error:
             self._failure = error
+            self._failed_versions = {state.tp: state.version for state in self._unsettled()}
         finally:
             self._task = None
             self.on_change()
