@@ -115,3 +115,9 @@ def test_what_would_need_tls_or_sasl_says_that_they_are_not_there(
 
 def test_plain_text_may_be_said() -> None:
     assert ConsumerOptions.from_kwargs({"security.protocol": "PLAINTEXT"}).security_protocol == "PLAINTEXT"
+
+
+def test_a_codec_has_the_level_of_its_own_option() -> None:
+    levels = {"compression.gzip.level": 7, "compression.lz4.level": 5, "compression.zstd.level": -3}
+    for codec, level in (("none", None), ("gzip", 7), ("snappy", None), ("lz4", 5), ("zstd", -3)):
+        assert ProducerOptions.from_kwargs({"compression.type": codec, **levels}).compression_level == level
