@@ -78,8 +78,12 @@ def have_lead(admin: Admin, tp: TopicPartition, *replicas: int) -> None:
     """Has the first of these lead, with metadata that says so on every broker."""
     admin.alter_partition_reassignments({tp: replicas})
     until(lambda: not admin.list_partition_reassignments([tp]))
-    admin.elect_leaders([tp])
-    until(lambda: leader(admin, tp) == replicas[0])
+
+    def is_elected() -> bool:
+        admin.elect_leaders([tp])  # which does nothing while the one that is wanted is not in sync
+        return leader(admin, tp) == replicas[0]
+
+    until(is_elected)
 
 
 def without_metadata(cluster: Cluster | None) -> None:

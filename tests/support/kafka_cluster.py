@@ -56,7 +56,7 @@ class KafkaCluster:
 
     def __init__(self, kafka: Kafka, home: Path) -> None:
         common = {
-            "broker.session.timeout.ms": "3000",
+            "broker.session.timeout.ms": "6000",
             "broker.heartbeat.interval.ms": "500",
             "replica.lag.time.max.ms": "5000",
             "replica.selector.class": SELECTOR,
