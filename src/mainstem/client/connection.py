@@ -251,13 +251,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return self._receiver.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        try:
-            frames = self._receiver.received(nbytes)
-        except RemoteError as error:
-            self._end(self._malformed(str(error)))
-            return
-        for frame in frames:
+        for frame in self._receiver.received(nbytes):
             self._take(frame)
+        if self._receiver.refused is not None:
+            self._end(self._malformed(str(self._receiver.refused)))
 
     def pause_writing(self) -> None:
         self.is_writable = False
