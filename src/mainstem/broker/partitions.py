@@ -436,4 +436,4 @@ class Partitions:
 
 
 def storage_cause(error: StorageError) -> OSError:
-    return error.__cause__ if isinstance(error.__cause__, OSError) else OSError(str(error))
+    return error.cause if error.cause is not None else OSError(str(error))

@@ -11,13 +11,18 @@ from mainstem.protocol.errors import ErrorCode
 
 
 class StorageError(Exception):
-    """`path` is the file, `position` the byte in it where that is known."""
+    """`path` is the file, `position` the byte in it where that is known.
 
-    def __init__(self, path: str, message: str, position: int = -1) -> None:
+    `cause` is what the operating system said, where it was the disk that failed and not the bytes that were wrong. It
+    is a field of its own because a compiled `raise ... from ...` leaves `__cause__` empty (mypyc ignores the `from`).
+    """
+
+    def __init__(self, path: str, message: str, position: int = -1, cause: OSError | None = None) -> None:
         where = path if position < 0 else f"{path} at byte {position}"
         super().__init__(f"{where}: {message}")
         self.path = path
         self.position = position
+        self.cause = cause
 
     @property
     def code(self) -> ErrorCode:
