@@ -31,6 +31,7 @@ from mainstem.sim.world import TRANSACTIONAL_EVERY
 from mainstem.storage import batch_filter, checkpoint, cleaner, cleaning, log_directory
 from mainstem.storage.clean_shutdown import NAME, UNCLEAN, parse_marker
 from mainstem.storage.errors import StorageError
+from mainstem.storage.flushing import FlushJob
 from mainstem.storage.log import Log
 from mainstem.storage.readable_log import ReadableLog
 
@@ -154,27 +155,16 @@ def _checkpoint_not_synced(patch: pytest.MonkeyPatch, reached: Reached) -> None:
 
 
 def _directory_not_synced(patch: pytest.MonkeyPatch, reached: Reached) -> None:
-    """KAFKA-3968: a new segment's name is not synced, so that a power loss takes the whole file."""
-    original = Log._add_segment
+    """KAFKA-3968: a flush syncs the new segment and not its name, so that a power loss takes the whole file."""
+    original = FlushJob.run
 
-    def add(self: Log, base_offset: int, now_ms: int) -> None:
-        reached()
-        real = self._fs
+    def run(self: FlushJob) -> None:
+        if self.has_new_names:
+            reached()
+        self.has_new_names = False
+        original(self)
 
-        class NoDirectorySync:
-            def __getattr__(self, name: str) -> Any:
-                return getattr(real, name)
-
-            def sync_directory(self, path: str) -> None:
-                """Forgotten."""
-
-        self._fs = NoDirectorySync()  # type: ignore[assignment]
-        try:
-            original(self, base_offset, now_ms)
-        finally:
-            self._fs = real
-
-    patch.setattr(Log, "_add_segment", add)
+    patch.setattr(FlushJob, "run", run)
 
 
 def _recovery_point_not_written(patch: pytest.MonkeyPatch, reached: Reached) -> None:
@@ -458,7 +448,7 @@ MUTATIONS = (
         "KAFKA-7866",
         "the end moves after the index",
         _end_moves_after_index,
-        ("D5", "inconsistent", "duplicate", "lost", "D3", "T1", "P1", "D6", "nothing fails"),
+        ("D1", "D5", "inconsistent", "duplicate", "lost", "D3", "T1", "P1", "D6", "nothing fails"),
         600,
     ),
     Mutation("KAFKA-10778", "appends after a failed write", _appends_after_error, ("D5",), 200),
