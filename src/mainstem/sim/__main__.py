@@ -1,7 +1,7 @@
 """`python -m mainstem.sim --seed 42` replays one run; `--seeds 1000` is a campaign, on `--jobs` cores.
 
-The same seed gives the same run, in every process and on every machine: the hash of its trace says so. Python's own
-hashing is pinned all the same, by starting over with PYTHONHASHSEED set.
+The same seed gives the same run, in every process, on every machine, interpreted or compiled: the hash of its trace
+says so. Python's own hashing is pinned all the same, by starting over with PYTHONHASHSEED set.
 """
 
 import argparse
@@ -10,9 +10,12 @@ import multiprocessing
 import os
 import sys
 import time
+import traceback
 from collections import Counter
 from collections.abc import Iterator
 
+from mainstem.build_info import build_name
+from mainstem.sim.ledger import Violation
 from mainstem.sim.nemesis import EXPECTED, REACHED
 from mainstem.sim.world import Result, run_seed
 
@@ -58,7 +61,11 @@ def report(result: Result) -> str:
 
 
 def _run(seed: int) -> Result:
-    result = run_seed(seed)
+    try:
+        result = run_seed(seed)
+    except Exception:
+        broken = Violation("no run ends in an exception", traceback.format_exc(limit=-8))
+        result = Result(seed, Counter(), "", broken, [])
     if seed % 20 == 0:
         gc.collect()
     return result
@@ -70,6 +77,13 @@ def _results(first: int, seeds: int, jobs: int) -> Iterator[Result]:
         return
     with multiprocessing.get_context("fork").Pool(jobs) as pool:
         yield from pool.imap_unordered(_run, range(first, first + seeds), chunksize=5)
+
+
+def progress(done: int, seeds: int, failed: int, seconds: float) -> str:
+    rate = done / seconds
+    left = round((seeds - done) / rate)
+    to_go = f"{left // 3600}:{left // 60 % 60:02}:{left % 60:02}"
+    return f"{done}/{seeds} seeds, {failed} failed, {rate:.1f} a second, {to_go} to go"
 
 
 def campaign(first: int, seeds: int, jobs: int) -> tuple[Counter[str], list[Result]]:
@@ -87,16 +101,14 @@ def campaign(first: int, seeds: int, jobs: int) -> tuple[Counter[str], list[Resu
         now = time.monotonic()
         if now - told > (1 if sys.stdout.isatty() else 60) or done == seeds:
             told = now
-            rate = done / (now - started)
-            line = (
-                f"{done}/{seeds} seeds, {len(failed)} failed, {rate:.1f} a second, {(seeds - done) / rate:.0f} s to go"
-            )
+            line = progress(done, seeds, len(failed), now - started)
             print(f"\r{line:70}" if sys.stdout.isatty() else line, end="" if sys.stdout.isatty() else "\n", flush=True)
     print()
     return counts, failed
 
 
 def _campaign(first: int, seeds: int, jobs: int) -> int:
+    print(f"{seeds} seeds from {first} on, {jobs} at a time, on the {build_name()} build", flush=True)
     counts, failed = campaign(first, seeds, jobs)
     for name, count in sorted(counts.items()):
         print(f"{count:10} {name}")
