@@ -477,7 +477,7 @@ MUTATIONS = (
     Mutation("KAFKA-4529", "tombstones go too early", _tombstones_go_at_once, ("C3",), 30),
     Mutation("KAFKA-8764", "a gap is cleaned without end", _gap_at_the_end, ("C6",), 600),
     Mutation("KAFKA-13636", "offsets expire in a rebalance", _offsets_expire_in_a_rebalance, ("G7",), 300),
-    Mutation("NATS 2.12.1", "acknowledged before it is synced", _ack_before_sync, ("P1", "D3", "lost"), 60),
+    Mutation("NATS 2.12.1", "acknowledged before it is synced", _ack_before_sync, ("P1", "D3", "G4", "lost"), 60),
     _of_transactions(
         "KAFKA-14884", "nobody looks again at the append", _late_batch_begins_a_transaction, TRANSACTIONS, 100
     ),

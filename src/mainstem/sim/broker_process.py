@@ -70,7 +70,7 @@ class BrokerProcess:
         self.on_death: Callable[[str], None] = lambda how: None
         """Called just before the process dies, while what it knew can still be looked at."""
         self.after_step: Callable[[], None] | None = None
-        """Called after each step of a process that serves."""
+        """Called after each step of the process, while it lives."""
         self.on_operation: Callable[[str, str], None] = lambda operation, path: None
         self.crash_after: int | None = None
         """How many disk operations from now the process dies, if it is to."""
@@ -103,9 +103,11 @@ class BrokerProcess:
         self.life += 1
         self.died_of = ""
         self.start_error = None
+        self.broker = None
         self._trace("start", self.life)
         loop = make_loop(self._scheduler, Random(f"{self._seed}:threads:{self.life}"), self.name, self._network)
         loop.life = self.life
+        loop.after_step = self.after_step
         self.loop = loop
         loop.create_task(self._run(loop))
 
@@ -129,7 +131,6 @@ class BrokerProcess:
             self._exited(f"cannot start: {error}")
             return
         self.is_serving = True
-        loop.after_step = self.after_step
         self._trace("serving", self.life, len(broker.partitions))
         self.on_served(broker)
 

@@ -103,6 +103,12 @@ class Ledger:
     def _is_gone(self, place: Place, offset: int, life: int) -> bool:
         return any(life < later and offset >= end for later, end in self.history(place).cuts)
 
+    def was_cut(self, place: Place) -> bool:
+        return bool(self.history(place).cuts)
+
+    def was_cut_below(self, place: Place, offset: int) -> bool:
+        return any(end < offset for _, end in self.history(place).cuts)
+
     def _gone(self, send: Send, offset: int) -> None:
         if self.loses_nothing:
             raise Violation(

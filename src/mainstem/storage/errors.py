@@ -1,8 +1,8 @@
 """The one way storage fails: a disk that did not do what it was asked, or bytes that are not what was written.
 
-A `StorageError` takes the log it names offline, and its directory with it (D5); clients are told
-KAFKA_STORAGE_ERROR. It is never retried: after a failed fsync the kernel may have dropped the pages, and a second one
-would succeed over a hole (KAFKA-10778).
+A `StorageError` takes the log it names offline; clients are told KAFKA_STORAGE_ERROR. Where the disk is its cause it
+takes the directory with it (D5). It is never retried: after a failed fsync the kernel may have dropped the pages, and a
+second one would succeed over a hole (KAFKA-10778).
 """
 
 from typing import Final

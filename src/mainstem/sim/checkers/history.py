@@ -14,7 +14,7 @@ from mainstem.sim.workloads import Records
 
 class HistoryHolds(Checker):
     def at_end(self, broker: Broker) -> None:
-        for place, (start, end, records) in self.world.finals.items():
+        for place, (start, end, records) in self.world.observer.finals.items():
             if place not in self.world.ledger.damaged:
                 self._check(place, start, end, records)
 
