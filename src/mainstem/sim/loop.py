@@ -19,6 +19,7 @@ import heapq
 import inspect
 import itertools
 import traceback
+import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -30,6 +31,7 @@ T = TypeVar("T")
 Context = contextvars.Context
 
 STEPS_PER_INSTANT_MAX: Final = 100_000
+TASKS_MIN: Final = 32
 EPOCH_MS: Final = 1_700_000_000_000
 """When a run begins, by a clock that is right."""
 
@@ -185,6 +187,9 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.disk_delay: Callable[[], float] = lambda: 0.0001 + 0.002 * rng.random() ** 3
         """How long a thread takes to begin, and its result to arrive."""
         self.scheduler = scheduler
+        self._tasks: list[weakref.ref[asyncio.Task[Any]]] = []
+        """Its own, in the order they were made: asyncio knows those of all loops only, in no order."""
+        self._tasks_max = TASKS_MIN
         self._network = network
         self._debug = False
 
@@ -231,6 +236,10 @@ class SimLoop(asyncio.AbstractEventLoop):
     ) -> "asyncio.Task[T]":
         # A name of its own: the default one comes from a counter of the whole Python process.
         task = asyncio.Task(coro, loop=self, name=name or "task", context=context)
+        self._tasks.append(weakref.ref(task))
+        if len(self._tasks) > self._tasks_max:
+            self._tasks = [each for each in self._tasks if _lives(each())]
+            self._tasks_max = 2 * len(self._tasks) + TASKS_MIN
         if self.is_dead:
             coro.close()  # it will never begin, and nobody is to be warned of that
         return task
@@ -273,7 +282,10 @@ class SimLoop(asyncio.AbstractEventLoop):
         """The process is gone, wherever its tasks were."""
         self.is_dead = True
         self.parked.clear()
-        for task in asyncio.all_tasks(self):
+        for each in self._tasks:
+            task = each()
+            if task is None or task.done():
+                continue
             coroutine = task.get_coro()
             if inspect.iscoroutine(coroutine) and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
                 coroutine.close()  # it never began: there is nothing in it to run, and nobody to be warned
@@ -324,6 +336,10 @@ def _settle(future: "asyncio.Future[Any]", result: Any, error: Exception | None)
             future.set_result(result)
         else:
             future.set_exception(error)
+
+
+def _lives(task: "asyncio.Task[Any] | None") -> bool:
+    return task is not None and not task.done()
 
 
 def _where(error: object) -> str:

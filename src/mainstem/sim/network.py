@@ -364,11 +364,11 @@ class Network:
         if end.protocol is not None and not end.loop.is_dead:
             end.loop.call_soon(end.lose, error)
 
-    def reset(self, number: int, why: str) -> None:
+    def reset(self, number: int, why: str, kind: str = "reset") -> None:
         """The connection dies under both, now."""
         ends = self.connections.pop(number, None)
         if ends is not None:
-            self._trace("reset", number, why)
+            self._trace(kind, number, why)
             for end in ends:
                 later = self._arrival("", end.loop.name, self._scheduler.now)
                 self._scheduler.at(later, partial(self._tell_lost, end, ConnectionResetError(why)))
@@ -402,7 +402,7 @@ class Network:
                 del self.servers[address]
         for number, ends in list(self.connections.items()):
             if any(end.loop is loop for end in ends):
-                self.reset(number, f"{loop.name} died")
+                self.reset(number, f"{loop.name} died", "hung up")
 
 
 def _fail(done: "asyncio.Future[Any]", error: Exception) -> None:

@@ -18,7 +18,7 @@ from mainstem.sim.story import TURNS, Value, tell
 HASHED_AT_ONCE: Final = 500
 MARSHAL_VERSION: Final = 2
 
-_QUIET: Final = frozenset({"arrive", "disk", "job"})
+_QUIET: Final = frozenset({"arrive", "disk", "hung up"})
 """Kinds that are hashed, and written to a file, but would only bury the others in a report."""
 
 
