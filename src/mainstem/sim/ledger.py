@@ -36,6 +36,8 @@ class Send:
     number: int
     ordered: bool
     """Whether this producer's records must be in the order it sent them (T2)."""
+    is_sent_anew: bool = False
+    """Whether a producer that lost its place begins anew with what it has under way, in whatever order."""
     is_tombstone: bool = False
     acked_at: int | None = None
     was_lost: bool = False

@@ -63,8 +63,8 @@ class OwnProducer:
         self._number += 1
         place = (self.topic, self.rng.randrange(self.partitions))
         value = f"{self.name}.{self._number}.".encode() + b"y" * self.rng.choice((0, 0, 100))
-        # With records on their way through two pipelines nobody has promised an order between partitions or lives.
-        self.world.ledger.sent(Send(place, value, None, self.name, self._number, ordered=self.world.durable))
+        # Of one partition, that is: each is asked about alone.
+        self.world.ledger.sent(Send(place, value, None, self.name, self._number, ordered=True, is_sent_anew=True))
         life = self.world.process.life
         try:
             metadata: RecordMetadata = await (await producer.send(place[0], value, partition=place[1]))
