@@ -13,11 +13,15 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator
+from typing import Final
 
 from mainstem.build_info import build_name
 from mainstem.sim.ledger import Violation
 from mainstem.sim.nemesis import EXPECTED, REACHED
-from mainstem.sim.world import Result, run_seed
+from mainstem.sim.world import TRANSACTIONAL_EVERY, Result, run_seed
+
+SEEDS_PER_CHUNK: Final = 5
+CHUNKS_PER_WORKER: Final = 8
 
 
 def main() -> int:
@@ -66,17 +70,21 @@ def _run(seed: int) -> Result:
     except Exception:
         broken = Violation("no run ends in an exception", traceback.format_exc(limit=-8))
         result = Result(seed, Counter(), "", broken, [])
-    if seed % 20 == 0:
-        gc.collect()
     return result
 
 
 def _results(first: int, seeds: int, jobs: int) -> Iterator[Result]:
-    if jobs == 1:
-        yield from map(_run, range(first, first + seeds))
-        return
-    with multiprocessing.get_context("fork").Pool(jobs) as pool:
-        yield from pool.imap_unordered(_run, range(first, first + seeds), chunksize=5)
+    """A worker collects no garbage: after some seeds it ends, and another is forked from this process."""
+    with multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=CHUNKS_PER_WORKER) as pool:
+        yield from pool.imap_unordered(_run, range(first, first + seeds), chunksize=SEEDS_PER_CHUNK)
+
+
+def _prepare() -> None:
+    """What the first runs of a process make for all later ones, as encoders and decoders, is made before any fork."""
+    for seed in range(TRANSACTIONAL_EVERY):
+        _run(seed)
+    gc.collect()
+    gc.freeze()
 
 
 def progress(done: int, seeds: int, failed: int, seconds: float) -> str:
@@ -91,8 +99,7 @@ def campaign(first: int, seeds: int, jobs: int) -> tuple[Counter[str], list[Resu
     counts: Counter[str] = Counter()
     failed: list[Result] = []
     started = told = time.monotonic()
-    gc.collect()
-    gc.freeze()
+    _prepare()
     for done, result in enumerate(_results(first, seeds, jobs), 1):
         counts += result.counts
         if result.violation is not None:
