@@ -432,6 +432,7 @@ TRANSACTIONS = (
     "T7",
     "T9",
     "T12",
+    "G9",
     "G1a",
     "T1",
     "D6",
@@ -464,7 +465,7 @@ MUTATIONS = (
         ),
         400,
     ),
-    Mutation("KAFKA-10778", "appends after a failed write", _appends_after_error, ("D5",), 200),
+    Mutation("KAFKA-10778", "appends after a failed write", _appends_after_error, ("D5", "poll-skip"), 100),
     Mutation("KAFKA-10432", "epoch 0 is left out", _no_epoch_zero, ("P9", "D6"), 5),
     Mutation(
         "KAFKA-10471",
@@ -482,16 +483,16 @@ MUTATIONS = (
     ),
     Mutation("KAFKA-3968", "directories are not synced", _directory_not_synced, ("D3", "P1", "lost", "D6"), 60),
     Mutation(
-        "KAFKA-17306", "replay expects what compaction removed", _strict_replay, ("G9", "G4", "nothing fails"), 300
+        "KAFKA-17306", "replay expects what compaction removed", _strict_replay, ("G9", "G4", "nothing fails"), 60
     ),
     Mutation("KAFKA-12890", "stuck in CompletingRebalance", _no_sync_timer, ("G9", "P12"), 100),
     Mutation("Redpanda #3039", "no memory of batches", _no_dedupe, ("T1",), 30),
     Mutation("duplicates", "batches are appended again", _dedupe_by_overwriting, ("duplicate", "T1"), 30),
     Mutation("Redpanda #4900", "a deleted group comes back", _deletion_forgotten, ("G4",), 200),
-    Mutation("KAFKA-13194", "what is not stable is cleaned", _cleans_what_is_not_stable, ("C2",), 300),
+    Mutation("KAFKA-13194", "what is not stable is cleaned", _cleans_what_is_not_stable, ("C2",), 100),
     Mutation("KAFKA-4529", "tombstones go too early", _tombstones_go_at_once, ("C3",), 30),
     Mutation("KAFKA-8764", "a gap is cleaned without end", _gap_at_the_end, ("C6",), 600),
-    Mutation("KAFKA-13636", "offsets expire in a rebalance", _offsets_expire_in_a_rebalance, ("G7",), 300),
+    Mutation("KAFKA-13636", "offsets expire in a rebalance", _offsets_expire_in_a_rebalance, ("G7",), 200),
     Mutation("NATS 2.12.1", "acknowledged before it is synced", _ack_before_sync, ("P1", "D3", "G4", "lost"), 60),
     _of_transactions(
         "KAFKA-14884", "nobody looks again at the append", _late_batch_begins_a_transaction, TRANSACTIONS, 100
