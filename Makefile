@@ -56,7 +56,7 @@ test-interpreted: $(VENV)/.ready
 # Mutations replace functions, which compiled code does not notice: they run interpreted only.
 test-compiled: build/compiled/.ready
 	@if find build/compiled -name '*.so' | grep -q . ; then \
-	  set -x; $(COMPILED) -m pytest -n $(JOBS) -m 'not campaign' --ignore tests/mutations; \
+	  set -x; $(COMPILED) -m pytest -n $(JOBS) -m 'not campaign' --ignore tests/mutations --ignore-glob 'tests/sim/test_client_*'; \
 	else echo "There is no C compiler, so there is no compiled build to test."; fi
 
 ## make test-crash        every crash of small workloads on a simulated disk, and long random runs beside a model
