@@ -356,9 +356,11 @@ class Nemesis:
                 world.damage(place)
 
     def _sick_disk(self) -> None:
-        path = self.rng.choice((".log", ".log", "index", "checkpoint", "/log-", "/keyed-", "__consumer_offsets", ""))
-        skip = self.rng.randrange(12)
-        kind = self.rng.randrange(5)
+        path = self.rng.choice((".log", "index", "index", "checkpoint", "/log-", "/keyed-", "__consumer_offsets", ""))
+        # An index is written far less often than the log beside it: one that fails between two of these (KAFKA-7866)
+        # has to fail soon, and in a write, or it never does.
+        skip = self.rng.randrange(3 if path == "index" else 12)
+        kind = self.rng.randrange(3 if path == "index" else 5)
         if kind == 4:
             path = self.rng.choice(("/data/", "/more/", "/more/"))
             self.world.arm("S13 directory gone", Fault(Effect.FAIL, None, path, skip=skip, times=-1))

@@ -85,7 +85,7 @@ class World:
         self.theme = rng.choice(("", "", "", "groups", "compaction"))
         """What the run is about, if about anything: rare things have to meet, and chance alone takes too long."""
         self.scheduler = Scheduler(Random(f"{seed}:sched"))
-        self._trace = Trace(lambda: self.scheduler.now, trace_file)
+        self._trace = Trace(self.scheduler, trace_file)
         self.trace: Callable[..., None] = self._trace.event
         self.network = Network(self.scheduler, Random(f"{seed}:net"), self.trace, self.count)
         self.network.pipe_bytes = rng.choice((1500, 256 << 10))
@@ -147,7 +147,7 @@ class World:
         self.nemesis = Nemesis(self, Random(f"{seed}:nemesis"))
         self._admins: list[Admin] = []
         self._image: tuple[SimDisk, dict[tuple[bytes, int], int]] | None = None
-        self.scheduler.after_step = self._after_step
+        self.process.after_step = self._after_step
 
     # The shape of a run
 
@@ -319,10 +319,8 @@ class World:
 
     # What the broker does
 
-    def _after_step(self, loop: SimLoop) -> None:
+    def _after_step(self) -> None:
         process = self.process
-        if loop is not process.loop or loop.is_dead:
-            return
         broker = process.broker
         if broker is None:
             return
