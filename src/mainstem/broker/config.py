@@ -295,9 +295,12 @@ def _check_value(setting: Setting, value: str) -> None:
                 raise ConfigError(f"{setting.name} is {value}; it must be at least {least}")
         case "double":
             try:
-                float(value)
+                float(value.replace("_", "x"))  # which Python allows between digits, and Java does not
             except ValueError:
                 raise ConfigError(f"{setting.name} is '{value}'; it must be a number") from None
+        case "list":
+            if value and not all(part.strip() for part in value.split(",")):
+                raise ConfigError(f"{setting.name} is '{value}'; it has an entry that is empty")
         case "bool":
             if value.lower() not in ("true", "false"):
                 raise ConfigError(f"{setting.name} is '{value}'; it must be true or false")

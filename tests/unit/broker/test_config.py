@@ -148,6 +148,20 @@ def test_a_number_that_kafka_does_not_take_is_refused(key: str) -> None:
     assert said[f"{key}=0"].startswith(f"{key} is 0; it must be at least 1")
 
 
+def test_a_list_has_no_empty_entries_and_a_fraction_no_underscores() -> None:
+    said = _refusals(
+        "cordoned.log.dirs=,",
+        "controller.quorum.voters=1@h:9093,",
+        "log.cleaner.io.max.bytes.per.second=1_000",
+        "log.cleaner.io.max.bytes.per.second=1e3",
+    )
+    assert list(said) == [
+        "cordoned.log.dirs=,",
+        "controller.quorum.voters=1@h:9093,",
+        "log.cleaner.io.max.bytes.per.second=1_000",
+    ]
+
+
 def test_an_interval_is_not_negative() -> None:
     keys = (
         "log.flush.offset.checkpoint.interval.ms",
