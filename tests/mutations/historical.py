@@ -504,5 +504,5 @@ MUTATIONS = (
     _of_transactions("KAFKA-9144", "producers expire early", _producers_expire_early, TRANSACTIONS, 20),
     _of_transactions("Redpanda #3036", "stable offset off by one", _stable_offset_off_by_one, TRANSACTIONS, 30),
     _of_transactions("nisshi #689", "no stable offset", _stable_offset_is_high_watermark, TRANSACTIONS, 30),
-    Mutation("compaction and recovery", "a gap is taken for a loss", _recovery_point_not_written, ("D3",), 60),
+    Mutation("compaction and recovery", "a gap is taken for a loss", _recovery_point_not_written, ("D3", "P1"), 300),
 )
