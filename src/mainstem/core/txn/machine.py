@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 from mainstem.core.coordinator.effects import ArmTimer, LogRecord, Outcome, Refuse, Ticket, TimerKey
 from mainstem.core.txn.config import TxnConfig
-from mainstem.core.txn.records import log_record, tombstone
+from mainstem.core.txn.records import FLEXIBLE_SINCE, log_record, tombstone
 from mainstem.core.txn.states import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
@@ -102,12 +102,12 @@ class AbortTimedOut:
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    txn: Transaction
+    transactional_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Completed:
-    txn: Transaction
+    transactional_id: str
 
 
 class TxnMachine:
@@ -116,9 +116,6 @@ class TxnMachine:
         self.server_version = server_version
         """The finalized `transaction.version` of the cluster."""
         self.store = TxnStore()
-        self._last_epochs: dict[str, int] = {}
-        """The epoch that the client of an Empty id named when it was given its own: that InitProducerId may come
-        again. Kafka's record has no place for it, so whoever takes over does not know it, in Kafka too."""
 
     # InitProducerId
 
@@ -163,14 +160,12 @@ class TxnMachine:
         return self._give(ticket, txn, txn.producer_id, epoch + 1, timeout_ms, last_epoch, now_ms)
 
     def _last_epoch(self, txn: Transaction) -> int:
-        return self._last_epochs.get(txn.transactional_id, NO_EPOCH) if txn.state is EMPTY else txn.last_epoch
+        return self.store.last_epoch(txn.transactional_id) if txn.state is EMPTY else txn.last_epoch
 
     def _give(
         self, ticket: Ticket, txn: Transaction, producer_id: int, epoch: int, timeout_ms: int, last: int, now_ms: int
     ) -> Outcome:
-        self._last_epochs.pop(txn.transactional_id, None)
-        if last != NO_EPOCH:
-            self._last_epochs[txn.transactional_id] = last
+        self.store.expect_last_epoch(txn.transactional_id, last)
         given = txn.given(producer_id, epoch, timeout_ms, now_ms)
         out = Outcome()
         out.records.append(self._record(txn, given))
@@ -180,6 +175,8 @@ class TxnMachine:
         """The transaction stays as it is; the client gets an identity that fences whoever had it before."""
         if by.expected is not None and by.expected != (txn.client_id, txn.client_epoch):
             raise _fenced(txn, by.expected[1])
+        if self.server_version < FLEXIBLE_SINCE:
+            raise RemoteError(ErrorCode.UNSUPPORTED_VERSION, "two identities need transaction.version 1 or later")
         producer_id, epoch = txn.client_id, txn.client_epoch + 1
         if is_exhausted(txn.client_epoch):
             producer_id, epoch = _needed(fresh_id), 0
@@ -243,7 +240,7 @@ class TxnMachine:
             _check_client(txn, client)
         if txn.state is ONGOING or (not commit and not is_retry):
             # An abort of what was never begun raises the epoch all the same: what the client sent may still come.
-            fresh_id = _needed(fresh_id) if is_exhausted(txn.client_epoch) else NO_ID
+            fresh_id = self._fresh_id_after(txn, fresh_id)
             after = txn.prepared(commit, TV2, fresh_id, now_ms)
             return self._prepare(txn, after).reply(ticket, Producer(*after.identity_after()))
         if is_retry and txn.state is (COMPLETE_COMMIT if commit else COMPLETE_ABORT):
@@ -271,27 +268,36 @@ class TxnMachine:
         """Ends a transaction against its client's will, and fences the client."""
         if self.server_version < TV2:
             return self._prepare(txn, txn.fenced().prepared(False, TV1, NO_ID, now_ms))
-        fresh_id = _needed(fresh_id) if is_exhausted(txn.client_epoch) else NO_ID
+        fresh_id = self._fresh_id_after(txn, fresh_id)
         return self._prepare(txn, txn.prepared(False, self.server_version, fresh_id, now_ms))
+
+    def _fresh_id_after(self, txn: Transaction, fresh_id: int) -> int:
+        """The id that takes over at the end of `txn`. Version 0's records have no place for one: there the next
+        InitProducerId gives it."""
+        if not is_exhausted(txn.client_epoch) or self.server_version < FLEXIBLE_SINCE:
+            return NO_ID
+        return _needed(fresh_id)
 
     def _prepare(self, txn: Transaction, after: Transaction) -> Outcome:
         out = Outcome()
         out.records.append(self._record(txn, after))
-        out.token = _Prepared(after)
+        out.token = _Prepared(after.transactional_id)
         out.patient = True  # markers may leave only when this is committed for certain, and must leave then
         return out
 
     def markers_written(self, txn: Transaction, now_ms: int) -> Outcome:
         """The end of `txn` is in all of its partitions."""
         out = Outcome()
-        if self._is_completing(txn):
+        if self._being_completed(txn.transactional_id) == txn:
             out.records.append(self._record(txn, txn.completed(now_ms)))
-            out.token = _Completed(txn)
+            out.token = _Completed(txn.transactional_id)
             out.patient = True
         return out
 
-    def _is_completing(self, txn: Transaction) -> bool:
-        return self.store.get(txn.transactional_id) == txn
+    def _being_completed(self, transactional_id: str) -> Transaction | None:
+        """The prepared transaction of an id as its record has it, which may know less than whoever wrote it did."""
+        txn = self.store.get(transactional_id)
+        return txn if txn is not None and txn.state in PREPARED else None
 
     # Administration
 
@@ -355,13 +361,14 @@ class TxnMachine:
     def written(self, token: object, error: ErrorCode, now_ms: int) -> Outcome:
         out = Outcome()
         match token:
-            case _Prepared(txn):
-                if error is ErrorCode.NONE and self._is_completing(txn):
+            case _Prepared(transactional_id):
+                txn = self._being_completed(transactional_id)
+                if error is ErrorCode.NONE and txn is not None:
                     out.order(SendMarkers(txn))
-            case _Completed(txn):
-                if error is not ErrorCode.NONE and self._is_completing(txn):
+            case _Completed(transactional_id):
+                if error is not ErrorCode.NONE and self._being_completed(transactional_id) is not None:
                     # All markers are there; only the note of it is missing (KAFKA-9749).
-                    out.effects.append(ArmTimer((COMPLETE, txn.transactional_id), COMPLETE_AGAIN_MS))
+                    out.effects.append(ArmTimer((COMPLETE, transactional_id), COMPLETE_AGAIN_MS))
         return out
 
     def timer_fired(self, key: TimerKey, now_ms: int) -> Outcome:
@@ -371,8 +378,8 @@ class TxnMachine:
             case "expire":
                 return self._expire(now_ms)
             case _:
-                txn = self.store.get(key[1])
-                return Outcome() if txn is None or txn.state not in PREPARED else self.markers_written(txn, now_ms)
+                txn = self._being_completed(key[1])
+                return Outcome() if txn is None else self.markers_written(txn, now_ms)
 
     def _check_timeouts(self, now_ms: int) -> Outcome:
         out = Outcome()
