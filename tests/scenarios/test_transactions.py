@@ -360,6 +360,34 @@ def test_transactions_are_listed_and_filtered(tmp_path: Path) -> None:
     run_with_node(tmp_path, scenario)
 
 
+def test_no_pattern_of_a_client_holds_the_broker_up(tmp_path: Path) -> None:
+    """A pattern that backtracks would take 2^60 steps on this id; RE2, as in Kafka, takes one per character."""
+
+    async def scenario(node: Broker, peer: Peer) -> None:
+        client = TxnClient(peer, "a" * 60 + "!")
+        await client.begin()
+        found = {}
+        for pattern in ("(a+)+", "(a+)+$", "(a|a)*b", "(?i)A+!", r"[[:alpha:]]+!", r"(?=a)a+!", r"(a)\1*!", "("):
+            request = ListTransactionsRequest(
+                state_filters=[], producer_id_filters=[], transactional_id_pattern=pattern
+            )
+            answer = await peer.ask(request, 2, ListTransactionsResponse)
+            found[pattern] = (ErrorCode(answer.error_code), len(answer.transaction_states))
+        invalid = (ErrorCode.INVALID_REGULAR_EXPRESSION, 0)
+        assert found == {
+            "(a+)+": (ErrorCode.NONE, 0),
+            "(a+)+$": (ErrorCode.NONE, 0),
+            "(a|a)*b": (ErrorCode.NONE, 0),
+            "(?i)A+!": (ErrorCode.NONE, 1),
+            r"[[:alpha:]]+!": (ErrorCode.NONE, 1),
+            r"(?=a)a+!": invalid,
+            r"(a)\1*!": invalid,
+            "(": invalid,
+        }
+
+    run_with_node(tmp_path, scenario)
+
+
 def test_an_administrator_can_end_what_hangs(tmp_path: Path) -> None:
     async def scenario(node: Broker, peer: Peer) -> None:
         await peer.ensure_topic("t")

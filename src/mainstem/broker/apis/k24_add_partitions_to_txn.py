@@ -2,12 +2,14 @@
 
 v2 knows PRODUCER_FENCED. From v4 on partition leaders send it, for several transactions at once: v4 to verify, v5 to
 add what a client of transaction version 2 writes to (KIP-890). If one partition is not there, none is added, and the
-others are told OPERATION_NOT_ATTEMPTED.
+others are told OPERATION_NOT_ATTEMPTED. So it is where a client (up to v3) names an internal topic: its coordinators
+write there, and a client's marker among their records would be read as theirs.
 """
 
 from typing import TYPE_CHECKING
 
 from mainstem.broker.context import RequestContext
+from mainstem.broker.topic_creation import INTERNAL_TOPICS
 from mainstem.core.txn.machine import Client
 from mainstem.core.txn.states import TV1, TV2, Place
 from mainstem.protocol.errors import ErrorCode, RemoteError
@@ -69,13 +71,9 @@ async def _results(
 async def _codes(
     broker: "Broker", transaction: AddPartitionsToTxnTransaction, places: tuple[Place, ...], version: int
 ) -> list[ErrorCode]:
-    if any(broker.image.partition(*place) is None for place in places):
-        return [
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if broker.image.partition(*place) is None
-            else ErrorCode.OPERATION_NOT_ATTEMPTED
-            for place in places
-        ]
+    wrong = [_wrong_with(broker, place, version) for place in places]
+    if any(wrong):
+        return [code or ErrorCode.OPERATION_NOT_ATTEMPTED for code in wrong]
     client = Client(
         transaction.transactional_id,
         transaction.producer_id,
@@ -89,6 +87,15 @@ async def _codes(
     except RemoteError as error:
         return [error.code] * len(places)
     return [ErrorCode.NONE] * len(places)
+
+
+def _wrong_with(broker: "Broker", place: Place, version: int) -> ErrorCode:
+    """Why a partition cannot be added, or NONE."""
+    if version < _BY_BROKERS_SINCE and place[0] in INTERNAL_TOPICS:
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if broker.image.partition(*place) is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.NONE
 
 
 def _by_topic(topics: list[AddPartitionsToTxnTopic], codes: list[ErrorCode]) -> list[AddPartitionsToTxnTopicResult]:

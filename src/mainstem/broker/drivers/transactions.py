@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -192,7 +191,7 @@ class Transactions:
         states: Iterable[str],
         producer_ids: Iterable[int],
         duration_ms: int,
-        pattern: re.Pattern[str] | None,
+        is_named: Callable[[str], object] | None,
     ) -> list[Transaction]:
         """The transactions of every shard here; RemoteError while one is loading, whose own would be missing."""
         shards = list(self.runtime.shards.values())
@@ -201,7 +200,7 @@ class Transactions:
         asked = [
             shard.ask(
                 lambda machine, ticket, now_ms: machine.list_transactions(
-                    ticket, states, producer_ids, duration_ms, pattern, now_ms
+                    ticket, states, producer_ids, duration_ms, is_named, now_ms
                 )
             )
             for shard in shards

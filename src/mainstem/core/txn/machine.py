@@ -16,8 +16,7 @@ again.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -316,10 +315,11 @@ class TxnMachine:
         states: Iterable[str],
         producer_ids: Iterable[int],
         duration_ms: int,
-        pattern: re.Pattern[str] | None,
+        is_named: Callable[[str], object] | None,
         now_ms: int,
     ) -> Outcome:
-        """Answers with the Transactions in those states and of those producers, of any where none is named."""
+        """Answers with the Transactions in those states and of those producers, of any where none is given, whose
+        transactional id is one that was asked for."""
         wanted_states = [LABELS.get(state) for state in states]
         wanted_ids = list(producer_ids)
         return Outcome().reply(
@@ -330,7 +330,7 @@ class TxnMachine:
                 if (not wanted_states or txn.state in wanted_states)
                 and (not wanted_ids or txn.producer_id in wanted_ids)
                 and (duration_ms < 0 or now_ms - txn.start_ms > duration_ms)
-                and (pattern is None or pattern.fullmatch(txn.transactional_id))
+                and (is_named is None or is_named(txn.transactional_id))
             ],
         )
 
