@@ -12,6 +12,12 @@ from mainstem.protocol.messages.k00_produce import (
     TopicProduceData,
 )
 from mainstem.protocol.messages.k01_fetch import PartitionData
+from mainstem.protocol.messages.k02_list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from mainstem.protocol.messages.k09_offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -200,6 +206,15 @@ class TxnClient:
         )
         answer = await self.peer.ask(request, 5 if self.tv2 else 4, TxnOffsetCommitResponse)
         return ErrorCode(answer.topics[0].partitions[0].error_code)
+
+
+async def latest(peer: Peer, topic: str, isolation: int) -> int:
+    """The end of a topic's first partition, for readers of all records or of committed ones."""
+    wanted = [ListOffsetsPartition(partition_index=0, timestamp=-1)]
+    request = ListOffsetsRequest(
+        replica_id=-1, isolation_level=isolation, topics=[ListOffsetsTopic(name=topic, partitions=wanted)]
+    )
+    return (await peer.ask(request, 7, ListOffsetsResponse)).topics[0].partitions[0].offset
 
 
 async def find_group(peer: Peer, group: str) -> None:

@@ -129,8 +129,7 @@ def _may_write(context: RequestContext, topic: str) -> bool:
 def _all_open(broker: "Broker", batches: dict[Place, ProducerBatch]) -> bool:
     """Whether the transaction has begun on every partition that the request writes to."""
     for place, batch in batches.items():
-        states = broker.partitions.find(*place).log.producers.states
-        if not states.has_open_transaction(batch.producer_id, batch.epoch):
+        if not broker.partitions.find(*place).log.has_open_transaction(batch.producer_id, batch.epoch):
             return False
     return True
 
