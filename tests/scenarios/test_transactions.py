@@ -18,6 +18,7 @@ from mainstem.protocol.messages.k27_write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from mainstem.protocol.messages.k28_txn_offset_commit import TxnOffsetCommitResponse
 from mainstem.protocol.messages.k66_list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from mainstem.protocol.primitives import ZERO_UUID
 from mainstem.protocol.schema import Message
@@ -99,6 +100,31 @@ def test_offsets_that_were_not_added_are_refused(tmp_path: Path) -> None:
         late = client.copy()
         await client.init()
         assert await late.send_offset("g", "t", 5) is ErrorCode.INVALID_PRODUCER_EPOCH
+
+    run_with_node(tmp_path, scenario)
+
+
+def test_offsets_of_unknown_partitions_are_answered_first(tmp_path: Path) -> None:
+    """As Kafka answers: a client that reads the first code only must not take it for all of them."""
+
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("t")
+        await peer.ensure_topic("u")
+        await find_group(peer, "g")
+        client = TxnClient(peer, "id")
+        await client.begin()
+        request = client.offset_request("g", "t", 5)
+        request.topics += client.offset_request("g", "u", 6, partitions=(0, 7)).topics
+        answer = await peer.ask(request, 5, TxnOffsetCommitResponse)
+        assert [
+            (topic.name, one.partition_index, ErrorCode(one.error_code))
+            for topic in answer.topics
+            for one in topic.partitions
+        ] == [
+            ("u", 7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+            ("u", 0, ErrorCode.NONE),
+            ("t", 0, ErrorCode.NONE),
+        ]
 
     run_with_node(tmp_path, scenario)
 
@@ -393,6 +419,31 @@ def test_an_administrator_can_end_what_hangs(tmp_path: Path) -> None:
         codes = [one.error_code for one in answer.markers[0].topics[0].partitions]
         assert codes == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
         assert await latest(peer, "t", 1) == 2
+
+    run_with_node(tmp_path, scenario)
+
+
+@pytest.mark.parametrize(
+    ("producer_id", "epoch", "code"),
+    [
+        (-1, 0, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (7, -1, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (7, -2, ErrorCode.INVALID_PRODUCER_EPOCH),
+    ],
+)
+def test_a_marker_of_nobody_is_not_written(tmp_path: Path, producer_id: int, epoch: int, code: ErrorCode) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("t")
+        marker = WritableTxnMarker(
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            transaction_result=False,
+            topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[0])],
+            coordinator_epoch=0,
+        )
+        answer = await peer.ask(WriteTxnMarkersRequest(markers=[marker]), 1, WriteTxnMarkersResponse)
+        assert answer.markers[0].topics[0].partitions[0].error_code == code
+        assert await latest(peer, "t", 0) == 0
 
     run_with_node(tmp_path, scenario)
 

@@ -309,7 +309,7 @@ class Log(ReadableLog):
         begins = batch.is_transactional and not self.has_open_transaction(producer_id, epoch)
         if begins and self.verifies_transactions:
             self._check_verified(producer_id, epoch, guard)
-        if begins and origin == Origin.CLIENT:
+        if origin == Origin.CLIENT and (begins or not batch.is_transactional):
             known = states.get(producer_id)
             is_known = known is not None and len(known.batches) > 0
             self.verifications.check_sequence(producer_id, batch.base_sequence, is_known)

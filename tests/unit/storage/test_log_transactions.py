@@ -253,6 +253,8 @@ def test_of_batches_that_wait_together_the_one_with_the_lowest_sequence_comes_fi
     with pytest.raises(RemoteError) as refused:
         append(log, later, guard=guard)
     assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    with pytest.raises(RemoteError):
+        append(log, batch(b"v", producer_id=1, epoch=0, sequence=3))
     append(log, batch(b"a", b"b", b"c", producer_id=1, epoch=0, sequence=0, transactional=True), guard=guard)
     append(log, later)
     assert log.log_end == 4
