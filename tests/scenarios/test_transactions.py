@@ -19,6 +19,11 @@ from mainstem.protocol.messages.k27_write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from mainstem.protocol.messages.k28_txn_offset_commit import TxnOffsetCommitResponse
+from mainstem.protocol.messages.k57_update_features import (
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
 from mainstem.protocol.messages.k66_list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from mainstem.protocol.primitives import ZERO_UUID
 from mainstem.protocol.schema import Message
@@ -555,5 +560,48 @@ def test_transactions_are_not_listed_while_some_are_still_being_read(tmp_path: P
         shard._unavailable = None
         answer = await peer.ask(request, 0, ListTransactionsResponse)
         assert [one.transactional_id for one in answer.transaction_states] == ["id"]
+
+    run_with_node(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("level", [1, 0])
+def test_transactions_complete_at_lower_levels_too(tmp_path: Path, level: int) -> None:
+    """T12: ended by their client, or by the next one. Version 2 is refused where records have no place for it."""
+
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("t")
+        update = FeatureUpdateKey(feature="transaction.version", max_version_level=level, upgrade_type=2)
+        updated = await peer.ask(UpdateFeaturesRequest(feature_updates=[update]), 1, UpdateFeaturesResponse)
+        assert updated.error_code == 0, updated
+        client = TxnClient(peer, "id", tv2=False)
+        await client.begin()
+        for value, commit in ((b"a", True), (b"b", False), (b"c", True)):
+            await client.write("t", value)
+            assert await client.end_and_wait(commit) is ErrorCode.NONE
+        await client.write("t", b"left open")
+        later = TxnClient(peer, "id", tv2=False)
+        assert (await later.init()).error_code == 0
+        assert await client.end() is ErrorCode.PRODUCER_FENCED
+        assert await read_committed(peer, "t") == [b"a", b"c"]
+        newer = TxnClient(peer, "newer")
+        await newer.begin()
+        assert await newer.send("t", b"d") is (ErrorCode.UNSUPPORTED_VERSION if level == 0 else ErrorCode.NONE)
+
+    run_with_node(tmp_path, scenario)
+
+
+def test_the_batches_of_one_transactional_request_are_of_one_producer(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("t")
+        await peer.ensure_topic("u")
+        one, two = TxnClient(peer, "one"), TxnClient(peer, "two")
+        await one.begin()
+        await two.begin()
+        request = one.produce_request("t", b"a")
+        request.topic_data += two.produce_request("u", b"b").topic_data
+        answer = await peer.ask(request, 12, ProduceResponse)
+        codes = [ErrorCode(each.partition_responses[0].error_code) for each in answer.responses]
+        assert codes == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2
+        assert (await one.describe()).transaction_state == "Empty"
 
     run_with_node(tmp_path, scenario)

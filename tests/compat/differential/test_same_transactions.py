@@ -92,15 +92,19 @@ PATTERNS = (
 
 
 class Story:
-    """One side's clients of one transactional id: who they are now, and who they were."""
+    """One side's clients of one transactional id: who they are now, and who they were.
 
-    def __init__(self, peer: Peer, name: str, rng: random.Random) -> None:
+    None is of version 2 at level 0: it is refused there, after which Kafka's coordinator never lets the id go on.
+    """
+
+    def __init__(self, peer: Peer, name: str, rng: random.Random, level: int) -> None:
         self.peer = peer
+        self.level = level
         self.topics = [f"{name}a", f"{name}b"]
         self.group = f"{name}g"
         self.id = f"{name}id"
         self.rng = rng
-        self.known: list[TxnClient] = [TxnClient(peer, self.id, tv2=True)]
+        self.known: list[TxnClient] = [TxnClient(peer, self.id, tv2=level > 0)]
         self.known[0].pick = rng.randint
         self.first_id: dict[int, int] = {}
         self.number = 0
@@ -121,7 +125,7 @@ class Story:
         who = rng.choice(self.known[-4:])
         late = rng.random() < 0.3
         client = who.copy() if late else self.known[-1]
-        client.tv2 = rng.random() < 0.6
+        client.tv2 = rng.random() < 0.6 and self.level > 0
         topic = rng.choice(self.topics)
         self.number += 1
         value = f"{self.number}".encode()
@@ -203,7 +207,7 @@ class Story:
 @pytest.mark.parametrize(("level", "seed"), STORIES)
 def test_random_clients_get_the_same_answers(level: int, seed: int, ports: tuple[int, int]) -> None:
     async def run() -> None:
-        stories = [Story(await connect(port), f"l{level}s{seed}-", random.Random(seed)) for port in ports]
+        stories = [Story(await connect(port), f"l{level}s{seed}-", random.Random(seed), level) for port in ports]
         for story in stories:
             await set_level(story.peer, level)
             await story.start()

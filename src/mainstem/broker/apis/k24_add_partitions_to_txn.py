@@ -32,7 +32,7 @@ MAX_VERSION = 5
 
 _KNOWS_FENCED_SINCE = 2
 _BY_BROKERS_SINCE = 4
-_TV2_SINCE = 5
+_TV2_SINCE = 4
 
 
 async def handle(
@@ -40,14 +40,15 @@ async def handle(
 ) -> AddPartitionsToTxnResponse:
     version = context.api_version
     if version >= _BY_BROKERS_SINCE:
-        return AddPartitionsToTxnResponse(
-            results_by_transaction=[
-                AddPartitionsToTxnResult(
-                    transactional_id=each.transactional_id, topic_results=await _results(broker, each, version)
-                )
-                for each in request.transactions
-            ]
-        )
+        results = [
+            AddPartitionsToTxnResult(
+                transactional_id=each.transactional_id, topic_results=await _results(broker, each, version)
+            )
+            for each in request.transactions
+        ]
+        if any(map(_is_unsupported, results)):
+            return AddPartitionsToTxnResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+        return AddPartitionsToTxnResponse(results_by_transaction=results)
     only = AddPartitionsToTxnTransaction(
         transactional_id=request.v3_and_below_transactional_id,
         producer_id=request.v3_and_below_producer_id,
@@ -55,6 +56,12 @@ async def handle(
         topics=request.v3_and_below_topics,
     )
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await _results(broker, only, version))
+
+
+def _is_unsupported(result: AddPartitionsToTxnResult) -> bool:
+    """Whether the cluster's `transaction.version` is too low, which is told of the request as a whole."""
+    codes = [one.partition_error_code for topic in result.topic_results for one in topic.results_by_partition]
+    return ErrorCode.UNSUPPORTED_VERSION in codes
 
 
 async def _results(

@@ -197,6 +197,7 @@ class TxnMachine:
         out = Outcome()
         held = dict.fromkeys(txn.partitions)
         if txn.state is not ONGOING or any(place not in held for place in places):
+            self._check_level(client)
             out.records.append(self._record(txn, txn.with_partitions(places, client.version, now_ms)))
         return out.reply(ticket, ErrorCode.NONE)
 
@@ -239,7 +240,8 @@ class TxnMachine:
             _check_client(txn, client)
         if txn.state is ONGOING or (not commit and not is_retry):
             # An abort of what was never begun raises the epoch all the same: what the client sent may still come.
-            fresh_id = self._fresh_id_after(txn, fresh_id)
+            self._check_level(client)
+            fresh_id = _needed(fresh_id) if is_exhausted(txn.client_epoch) else NO_ID
             after = txn.prepared(commit, TV2, fresh_id, now_ms)
             return self._prepare(txn, after).reply(ticket, Producer(*after.identity_after()))
         if is_retry and txn.state is (COMPLETE_COMMIT if commit else COMPLETE_ABORT):
@@ -267,15 +269,8 @@ class TxnMachine:
         """Ends a transaction against its client's will, and fences the client."""
         if self.server_version < TV2:
             return self._prepare(txn, txn.fenced().prepared(False, TV1, NO_ID, now_ms))
-        fresh_id = self._fresh_id_after(txn, fresh_id)
+        fresh_id = _needed(fresh_id) if is_exhausted(txn.client_epoch) else NO_ID
         return self._prepare(txn, txn.prepared(False, self.server_version, fresh_id, now_ms))
-
-    def _fresh_id_after(self, txn: Transaction, fresh_id: int) -> int:
-        """The id that takes over at the end of `txn`. Version 0's records have no place for one: there the next
-        InitProducerId gives it."""
-        if not is_exhausted(txn.client_epoch) or self.server_version < FLEXIBLE_SINCE:
-            return NO_ID
-        return _needed(fresh_id)
 
     def _prepare(self, txn: Transaction, after: Transaction) -> Outcome:
         out = Outcome()
@@ -417,6 +412,11 @@ class TxnMachine:
         if txn is None:
             raise RemoteError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"no transactional id {transactional_id!r}")
         return txn
+
+    def _check_level(self, client: Client) -> None:
+        """Level 0's records have no place for what version 2 must know of a transaction."""
+        if client.version >= TV2 and self.server_version < FLEXIBLE_SINCE:
+            raise RemoteError(ErrorCode.UNSUPPORTED_VERSION, f"transaction.version is {self.server_version}")
 
     def _record(self, before: Transaction, after: Transaction) -> LogRecord:
         assert after.state in TRANSITIONS[before.state], f"{after} cannot follow {before}"

@@ -249,16 +249,37 @@ def test_what_was_decided_at_one_level_completes_at_another() -> None:
         assert h.state == "CompleteCommit"
 
 
-def test_without_a_place_for_the_next_producer_id_the_next_client_gets_it() -> None:
-    """At level 0 a client that uses version 2 all the same is told only what its record can hold."""
+def test_version_two_needs_records_that_have_a_place_for_it() -> None:
+    """At level 0 there is none: whatever would be written is refused, the transaction stays as it is."""
     h = Harness(server_version=0)
     who = h.given()
-    h.set(producer_epoch=EPOCH_MAX - 1)
-    last = Producer(who.producer_id, EPOCH_MAX - 1)
-    h.add(last)
-    after = h.end(last)
-    assert after == Producer(h.txn.producer_id, h.txn.producer_epoch) == Producer(who.producer_id, EPOCH_MAX)
-    assert h.given().producer_id != who.producer_id
+    assert h.add(who) is h.end(who, False) is ErrorCode.UNSUPPORTED_VERSION
+    assert h.state == "Empty"
+    h.add(who, A, version=TV1)
+    assert h.add(who, A) is ErrorCode.NONE, "it is there already"
+    assert h.add(who, B) is h.end(who) is ErrorCode.UNSUPPORTED_VERSION
+    assert h.end(who, version=TV1) == NONE_V1
+    assert h.state == "CompleteCommit"
+
+
+def test_what_version_two_decided_completes_after_a_downgrade() -> None:
+    h = Harness()
+    h.holds_markers = True
+    who = h.given()
+    h.add(who)
+    after = h.end(who)
+    h.machine.server_version = 0
+    h.write_markers()
+    assert h.state == "CompleteCommit"
+    assert isinstance(after, Producer)
+    assert h.add(after, version=TV1) is ErrorCode.NONE
+    h.holds_markers = False
+    assert h.end(after, version=TV1) == NONE_V1
+    h.machine.server_version = 2
+    h.add(after)
+    h.machine.server_version = 0
+    assert h.end(after, False, version=TV1) == NONE_V1
+    assert h.state == "CompleteAbort"
 
 
 def test_an_end_that_could_not_be_written_down_is_not_an_end() -> None:
