@@ -181,7 +181,7 @@ class Story:
             if not batches:
                 return found
             for batch in batches:
-                for record in iterate_records(batch):
+                for record in () if batch.is_control else iterate_records(batch):
                     assert record.key is not None
                     transactional_id, txn = read_record(record.key, record.value)
                     if transactional_id == self.id and txn is not None and record.value is not None:
