@@ -21,23 +21,11 @@ from mainstem.protocol.messages.k27_write_txn_markers import WriteTxnMarkersRequ
 from mainstem.protocol.schema import Message
 from mainstem.sim.changes import describe_loss, random_survivors
 from mainstem.sim.disk import SimDisk
-from mainstem.sim.loop import ProcessDied, Scheduler, SimLoop, make_loop
+from mainstem.sim.loop import ProcessDied, Scheduler, SimClock, SimLoop, make_loop
 from mainstem.sim.network import Network
 from mainstem.storage.errors import StorageError
 
 CLUSTER_ID: Final = "AAECAwQFBgcICQoLDA0ODw"
-EPOCH_MS: Final = 1_700_000_000_000
-
-
-class SimClock:
-    """A machine's wall clock: it may be wrong, and set."""
-
-    def __init__(self, scheduler: Scheduler) -> None:
-        self._scheduler = scheduler
-        self.skew_ms = 0
-
-    def wall_ms(self) -> int:
-        return EPOCH_MS + self.skew_ms + int(self._scheduler.now * 1000)
 
 
 class ControllerFaults:
@@ -81,6 +69,8 @@ class BrokerProcess:
         """Called when a start is through, before any client is answered by it."""
         self.on_death: Callable[[str], None] = lambda how: None
         """Called just before the process dies, while what it knew can still be looked at."""
+        self.after_step: Callable[[], None] | None = None
+        """Called after each step of the process, while it lives."""
         self.on_operation: Callable[[str, str], None] = lambda operation, path: None
         self.crash_after: int | None = None
         """How many disk operations from now the process dies, if it is to."""
@@ -113,9 +103,11 @@ class BrokerProcess:
         self.life += 1
         self.died_of = ""
         self.start_error = None
+        self.broker = None
         self._trace("start", self.life)
         loop = make_loop(self._scheduler, Random(f"{self._seed}:threads:{self.life}"), self.name, self._network)
         loop.life = self.life
+        loop.after_step = self.after_step
         self.loop = loop
         loop.create_task(self._run(loop))
 
@@ -182,6 +174,7 @@ class BrokerProcess:
         """The machine is started anew: of what was not synced a part is there."""
         changes = self.disk.unsynced()
         kept = random_survivors(changes, self._rng)
+        self._trace("reboot", len(changes), len(kept))
         for what in describe_loss(changes, kept):
             self._count(what)
         self.disk.power_loss_keeping(kept)
@@ -197,6 +190,7 @@ class BrokerProcess:
         self.on_death(how)
         self.died_of = how
         self.loop.abandon()
+        self.loop.after_step = None
         self.past_loops.append(self.loop)
         self._network.process_died(self.loop)
         self.is_serving = False

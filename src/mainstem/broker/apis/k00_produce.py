@@ -206,6 +206,7 @@ def _finish(
     if request.acks == 0:
         _finish_unacknowledged(exchange, topics)
     elif pending:
+        exchange.frame = b""
         _Waiting(exchange, context, topics, pending).wait(broker.loop, request.timeout_ms / 1000)
     else:
         _respond(exchange, context, topics)
