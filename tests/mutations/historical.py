@@ -26,6 +26,7 @@ from mainstem.core.txn import machine as txn_machine
 from mainstem.core.txn.machine import Client, TxnMachine
 from mainstem.core.txn.states import TV1, Transaction
 from mainstem.protocol.errors import ErrorCode, RemoteError
+from mainstem.protocol.records import iterate_records
 from mainstem.sim.loop import ProcessDied
 from mainstem.sim.world import TRANSACTIONAL_EVERY
 from mainstem.storage import batch_filter, checkpoint, cleaner, cleaning, log_directory
@@ -380,17 +381,20 @@ def _client_chooses_epoch(patch: pytest.MonkeyPatch, reached: Reached) -> None:
 
 
 def _markers_are_compacted(patch: pytest.MonkeyPatch, reached: Reached) -> None:
-    """KAFKA-14055: a marker goes like a record whose key has come again."""
-    original = compaction_rules.judge
+    """KAFKA-14055: a marker goes like a record where a newer record has the marker's key."""
 
-    def judge(batch: Any, tracker: Any, states: Any, end: int, now_ms: int) -> Any:
-        verdict = original(batch, tracker, states, end, now_ms)
+    def begin(self: cleaning.Cleaning, batch: Any) -> int:
+        self.stats.bytes_read += batch.size
+        self.stats.records_read += batch.record_count
+        verdict = compaction_rules.judge(batch, self._tracker, self.log.producers.states, self.end, self._now_ms)
         if batch.is_control and not verdict.is_spent_marker:
-            reached()
-            verdict.drops_all = True
-        return verdict
+            key = next(iter(iterate_records(batch))).key
+            if key is not None and self._keys.get(bytes(key)) > batch.base_offset:
+                reached()
+                verdict.drops_all = True
+        return self._filter.begin(batch, verdict)
 
-    patch.setattr(cleaning, "judge", judge)
+    patch.setattr(cleaning.Cleaning, "_begin_filtering", begin)
 
 
 def _producers_expire_early(patch: pytest.MonkeyPatch, reached: Reached) -> None:
