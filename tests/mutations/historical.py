@@ -482,7 +482,9 @@ MUTATIONS = (
         100,
     ),
     Mutation("KAFKA-3968", "directories are not synced", _directory_not_synced, ("D3", "P1", "lost", "D6"), 400),
-    Mutation("KAFKA-17306", "replay expects what compaction removed", _strict_replay, ("G9", "G4"), 300),
+    Mutation(
+        "KAFKA-17306", "replay expects what compaction removed", _strict_replay, ("G9", "G4", "nothing fails"), 300
+    ),
     Mutation("KAFKA-12890", "stuck in CompletingRebalance", _no_sync_timer, ("G9", "P12"), 100),
     Mutation("Redpanda #3039", "no memory of batches", _no_dedupe, ("T1",), 30),
     Mutation("duplicates", "batches are appended again", _dedupe_by_overwriting, ("duplicate", "T1"), 30),

@@ -94,3 +94,29 @@ def test_a_restart_finds_every_partition_where_it_was(tmp_path: Path) -> None:
         assert places[0] == places[1]
 
     asyncio.run(asyncio.wait_for(run(), 60))
+
+
+def test_a_partition_that_cannot_be_told_apart_goes_offline_alone_and_is_kept(tmp_path: Path) -> None:
+    """Its folder may be the topic's own data or an earlier topic's: not served, not set aside, and no other is hurt."""
+
+    async def run() -> None:
+        node = await start_node(tmp_path, log_dirs=f"{tmp_path}/a")
+        peer = await connect(node)
+        for name in ("hurt", "whole"):
+            await create_topic(peer, name)
+            assert (await peer.produce(name, b"x")).base_offset == 0
+        peer.close()
+        await node.stop()
+        identity = tmp_path / "a" / "hurt-0" / "partition.metadata"
+        sound = identity.read_bytes()
+        identity.write_bytes(b"garbage")
+        for answer in (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE):
+            node = await start_node(tmp_path, log_dirs=f"{tmp_path}/a")
+            peer = await connect(node)
+            assert (await peer.produce("hurt", b"x")).error_code == answer
+            assert (await peer.produce("whole", b"x")).error_code == ErrorCode.NONE
+            peer.close()
+            await node.stop()
+            identity.write_bytes(sound)
+
+    asyncio.run(asyncio.wait_for(run(), 60))

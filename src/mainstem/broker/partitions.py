@@ -19,7 +19,7 @@ from mainstem.core.controller.image import BROKER, TOPIC, ClusterImage, ImageDel
 from mainstem.core.controller.states import PartitionState, TopicState
 from mainstem.core.log.config import LogConfig, parse_log_config, server_defaults
 from mainstem.protocol.errors import ErrorCode, RemoteError
-from mainstem.storage.checkpoint import RECOVERY_POINTS
+from mainstem.storage.checkpoint import RECOVERY_POINTS, MalformedFileError
 from mainstem.storage.errors import StorageError
 from mainstem.storage.flushing import FlushJob
 from mainstem.storage.fs import FileSystem
@@ -187,9 +187,10 @@ class Partitions:
                 await asyncio.sleep(0)
         strays: list[Key] = []
         for topic, index in list(self.dirs.logs):
+            if (topic, index) not in self.dirs.logs:
+                continue  # The directory has failed since.
             state = image.topics.get(topic)
-            known = state is not None and index in state.partitions
-            if not known or (state is not None and self.dirs.topic_id(topic, index) != state.topic_id):
+            if state is None or index not in state.partitions or not self._is_of_topic(topic, index, state.topic_id):
                 strays.append((topic, index))
                 self.dirs.set_stray(topic, index)
         if strays:
@@ -201,6 +202,18 @@ class Partitions:
             log.error("a log is offline: %s", reason, extra={"partition": f"{topic}-{index}"})
         if not all(directory.previous_stop.clean for directory in self.dirs.directories):
             await self._settle_compacted()
+
+    def _is_of_topic(self, topic: str, index: int, topic_id: bytes) -> bool:
+        """True also where that cannot be read: what may be the partition's own goes offline, and is not set aside."""
+        directory = self.dirs.directory_of(topic, index)
+        assert directory is not None, f"{topic}-{index} has a log and no directory"
+        try:
+            return self.dirs.topic_id(topic, index) == topic_id
+        except MalformedFileError as error:
+            self.dirs.fail_log(topic, index, f"{error.filename}: {error.strerror}")
+        except OSError as error:
+            self.dirs.take_offline(directory, error)
+        return True
 
     async def _settle_compacted(self) -> None:
         """After an unclean stop, makes compacted logs durable and writes that down before they are served.

@@ -119,7 +119,7 @@ class Producer:
             partition = self.rng.randrange(self.partitions)
             if self.idempotent:
                 await self._produce_until_known(partition)
-                if partition in self._settled and self._odd.random() < 0.04:
+                if self._producer_id >= 0 and partition in self._settled and self._odd.random() < 0.04:
                     await self._storm(partition, self._settled[partition])
             else:
                 await self._produce_once(partition)

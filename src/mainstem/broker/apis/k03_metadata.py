@@ -82,7 +82,7 @@ async def _find(
     topic = broker.image.topics.get(name)
     if topic is None:
         if not is_legal_name(name):
-            return _failed(name, ErrorCode.INVALID_TOPIC_EXCEPTION)
+            return _with_operations(_failed(name, ErrorCode.INVALID_TOPIC_EXCEPTION), operations)
         if not may_create:
             return _with_operations(_failed(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), operations)
         code = await broker.topic_creation.ensure(name)
@@ -115,7 +115,7 @@ def _describe(broker: "Broker", topic: TopicState, operations: int | None) -> Me
 
 
 def _with_operations(found: MetadataResponseTopic, operations: int | None) -> MetadataResponseTopic:
-    """Kafka tells what one may do with a topic that is not there, but not with one that cannot be."""
+    """Kafka tells what one may do with a topic also where it is not there, or cannot be."""
     if operations is not None:
         found.topic_authorized_operations = operations
     return found

@@ -107,10 +107,6 @@ class Offsets:
                 topic_id=new.topic_id,
             )
             out.records.append(records.offset_commit(by.group_id, new.topic, new.partition, value))
-        if out.token is not None and not out.records:
-            # Nothing is written, so there is nothing that the group would exist by.
-            del self.members.groups[by.group_id]
-            out.token = None
         return out.reply(ticket, codes)
 
     def _committing_group(self, by: CommitBy, out: Outcome, now_ms: int) -> ClassicGroup | None:

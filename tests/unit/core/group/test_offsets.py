@@ -75,6 +75,15 @@ def test_metadata_that_is_too_long_is_refused_for_its_partition() -> None:
     assert h.fetch("simple") == {T0: 1}
 
 
+def test_a_refused_commit_leaves_an_empty_group_as_in_kafka_until_the_next_clean_up() -> None:
+    h = Harness()
+    assert h.commit("simple", {T0: 2}, metadata="x" * 4097).code is ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert h.list_groups()["simple"].group_state == "Empty"
+    h.advance(1_200_000)
+    assert "simple" not in h.list_groups()
+    h.check()
+
+
 def test_records_are_those_of_kafka() -> None:
     h = Harness()
     h.commit("simple", {T0: 5}, metadata="x", leader_epoch=3)
