@@ -1,8 +1,8 @@
 """T4: once a transactional id has a new epoch, nothing is appended with an older one: no record, and no offset.
 
 Judged at every append, by what the coordinator has written until then:
-- A batch of a transaction has the epoch of the transaction that is open at its coordinator, and no client has been
-  given that transaction with a newer epoch since (KIP-939).
+- A batch of a transaction has the epoch of the transaction that is open at its coordinator, and no client has come
+  back to that transaction and was given a newer epoch (KIP-939).
 - While a transaction is completed, its marker has not come yet to this partition: what its client sent before may
   still come. Version 2 has raised the epoch by then, and so has a time-out.
 """
@@ -19,7 +19,8 @@ class OldEpochsAreOver(Checker):
             return
         producer_id, epoch = batch.producer_id, batch.producer_epoch
         txn = self.world.txn_logs.current(producer_id)
-        if _may_append(txn, epoch) or self.world.may_be_torn(producer_id):
+        is_taken = txn is not None and txn.is_kept and self.world.txns.was_given((txn.client_id, txn.client_epoch))
+        if (_may_append(txn, epoch) and not is_taken) or self.world.may_be_torn(producer_id):
             self.world.count("epoch of a batch checked")
             return
         raise Violation(
@@ -30,7 +31,7 @@ class OldEpochsAreOver(Checker):
 
 
 def _may_append(txn: Transaction | None, epoch: int) -> bool:
-    if txn is None or txn.is_kept:
+    if txn is None:
         return False
     if txn.state is ONGOING:
         return epoch == txn.producer_epoch
