@@ -341,9 +341,9 @@ class Nemesis:
         kind = self.rng.randrange(4)
         if kind == 0:
             world.arm(
-                "S9 bit flipped on the way", Fault(Effect.FLIP_BIT, "read", is_rotting, skip=self.rng.randrange(8))
+                "S9 bit flipped on the way", Fault(Effect.FLIP_BIT, "read", is_rotting, skip=self.rng.randrange(8) // 2)
             )
-            self._until(1.0, world.cure_disk)
+            self._until(2.0, world.cure_disk)
         elif kind == 1:
             world.arm("S11 misdirected write", Fault(Effect.MISDIRECT, "write", is_rotting, skip=self.rng.randrange(8)))
             self._until(1.0, world.cure_disk)
