@@ -25,18 +25,24 @@ PLACE = ("txn", 0)
 BROKER: Any = None
 
 
+def _world() -> Any:
+    """What checkers ask of a run."""
+    counts: Counter[str] = Counter()
+    return SimpleNamespace(
+        process=SimpleNamespace(is_serving=True),
+        ledger=SimpleNamespace(damaged={}),
+        txns=TxnLedger(lambda what: None),
+        counts=counts,
+        count=lambda what: counts.update([what]),
+        may_be_torn=lambda producer_id: False,
+    )
+
+
 class Logs:
     """A coordinator's log and a partition's, with every checker that follows them."""
 
     def __init__(self) -> None:
-        self.world: Any = SimpleNamespace(
-            process=SimpleNamespace(is_serving=True),
-            ledger=SimpleNamespace(damaged={}),
-            txns=TxnLedger(lambda what: None),
-            counts=Counter[str](),
-            may_be_torn=lambda producer_id: False,
-        )
-        self.world.count = lambda what: self.world.counts.update([what])
+        self.world = _world()
         self.world.txn_logs = TxnLogs(self.world)
         self._hanging = NoHangingTransactions(self.world)
         following = (OldEpochsAreOver, MarkersAreDecisions, ProducerIdsRotate)

@@ -4,7 +4,7 @@ transactional id, and what is open on each partition.
 Checkers that judge a batch by what was before it follow the logs ahead of this.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mainstem.core.txn.records import read_record
 from mainstem.core.txn.states import PREPARE_COMMIT, PREPARED, Transaction
@@ -27,6 +27,8 @@ class OnPartition:
     """Where each begins, by producer id."""
     ended: dict[int, int]
     """The offset of its marker by where each begins, until somebody knows that it is below the high watermark."""
+    ended_before: dict[int, int] = field(default_factory=dict)
+    """The same of those that had ended when the log was opened last."""
 
     def apply(self, batch: BatchView) -> None:
         if not batch.is_control:
@@ -78,6 +80,9 @@ class TxnLogs(Checker):
             for batch in kept:
                 if batch.is_transactional:
                     self._on(place).apply(batch)
+            found = self.partitions.get(place)
+            if found is not None:
+                found.ended_before, found.ended = found.ended, {}
 
     def forget(self) -> None:
         self.changes += 1
