@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from mainstem.broker.drivers import compaction
+from mainstem.broker.drivers.markers import MarkerSender
 from mainstem.broker.partition import Partition
 from mainstem.core.group import machine, records
 from mainstem.core.group.classic import COMPLETING_REBALANCE, PREPARING_REBALANCE
@@ -24,8 +25,9 @@ from mainstem.core.log.producers import ProducerStates
 from mainstem.core.log.verification import Verifications
 from mainstem.core.txn import machine as txn_machine
 from mainstem.core.txn.machine import Client, TxnMachine
-from mainstem.core.txn.states import TV1, Transaction
+from mainstem.core.txn.states import EPOCH_MAX, TV1, Transaction
 from mainstem.protocol.errors import ErrorCode, RemoteError
+from mainstem.protocol.records import iterate_records
 from mainstem.sim.loop import ProcessDied
 from mainstem.sim.world import TRANSACTIONAL_EVERY
 from mainstem.storage import batch_filter, checkpoint, cleaner, cleaning, log_directory
@@ -370,17 +372,57 @@ def _client_chooses_epoch(patch: pytest.MonkeyPatch, reached: Reached) -> None:
 
 
 def _markers_are_compacted(patch: pytest.MonkeyPatch, reached: Reached) -> None:
-    """KAFKA-14055: a marker goes like a record whose key has come again."""
-    original = compaction_rules.judge
+    """KAFKA-14055: a marker goes like a record where a newer record has the marker's key."""
 
-    def judge(batch: Any, tracker: Any, states: Any, end: int, now_ms: int) -> Any:
-        verdict = original(batch, tracker, states, end, now_ms)
+    def begin(self: cleaning.Cleaning, batch: Any) -> int:
+        self.stats.bytes_read += batch.size
+        self.stats.records_read += batch.record_count
+        verdict = compaction_rules.judge(batch, self._tracker, self.log.producers.states, self.end, self._now_ms)
         if batch.is_control and not verdict.is_spent_marker:
-            reached()
-            verdict.drops_all = True
-        return verdict
+            key = next(iter(iterate_records(batch))).key
+            if key is not None and self._keys.get(bytes(key)) > batch.base_offset:
+                reached()
+                verdict.drops_all = True
+        return self._filter.begin(batch, verdict)
 
-    patch.setattr(cleaning, "judge", judge)
+    patch.setattr(cleaning.Cleaning, "_begin_filtering", begin)
+
+
+def _begin_is_forgotten(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Redpanda #6018: whoever takes over does not know of the transactions that are open."""
+    original = TxnMachine.loaded
+
+    def loaded(self: TxnMachine, now_ms: int) -> Any:
+        for transactional_id in list(self.store.ongoing):
+            reached()
+            del self.store.all[transactional_id]
+        self.store.ongoing.clear()
+        return original(self, now_ms)
+
+    patch.setattr(TxnMachine, "loaded", loaded)
+
+
+def _highest_epoch_is_given(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """KAFKA-20090: a client is given the highest epoch, and none is left for the end of its transaction."""
+
+    def is_exhausted(epoch: int) -> bool:
+        if epoch == EPOCH_MAX - 1:
+            reached()
+        return epoch >= EPOCH_MAX
+
+    patch.setattr(txn_machine, "is_exhausted", is_exhausted)
+
+
+def _completes_with_one_marker(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Our own: a transaction is complete though only the first of its partitions has the marker."""
+    original = MarkerSender._send_to
+
+    async def send(self: MarkerSender, node_id: int, places: list[Any], *rest: Any) -> list[Any]:
+        if len(places) > 1:
+            reached()
+        return places if await original(self, node_id, places[:1], *rest) else []
+
+    patch.setattr(MarkerSender, "_send_to", send)
 
 
 def _producers_expire_early(patch: pytest.MonkeyPatch, reached: Reached) -> None:
@@ -429,7 +471,9 @@ TRANSACTIONS = (
     "C4",
     "T4",
     "T5",
+    "T6",
     "T7",
+    "T8",
     "T9",
     "T12",
     "G9",
@@ -500,9 +544,12 @@ MUTATIONS = (
     _of_transactions("KIP-890 part 2", "a late end ends the next", _late_end_is_taken, TRANSACTIONS, 30),
     _of_transactions("KAFKA-6119", "a time-out keeps the epoch", _time_out_keeps_the_epoch, TRANSACTIONS, 60),
     _of_transactions("KAFKA-9600", "a client chooses its epoch", _client_chooses_epoch, ("T4", "T5"), 20),
-    _of_transactions("KAFKA-14055", "markers are compacted by key", _markers_are_compacted, TRANSACTIONS, 60),
+    _of_transactions("KAFKA-14055", "markers are compacted by key", _markers_are_compacted, ("C4",), 30),
+    _of_transactions("Redpanda #6018", "a begin is forgotten", _begin_is_forgotten, ("T10",), 30),
+    _of_transactions("KAFKA-20090", "the highest epoch is given", _highest_epoch_is_given, ("T11",), 30),
+    _of_transactions("markers left out", "complete without its markers", _completes_with_one_marker, ("T7",), 20),
     _of_transactions("KAFKA-9144", "producers expire early", _producers_expire_early, TRANSACTIONS, 20),
     _of_transactions("Redpanda #3036", "stable offset off by one", _stable_offset_off_by_one, TRANSACTIONS, 30),
     _of_transactions("nisshi #689", "no stable offset", _stable_offset_is_high_watermark, TRANSACTIONS, 30),
-    Mutation("compaction and recovery", "a gap is taken for a loss", _recovery_point_not_written, ("D3",), 60),
+    Mutation("compaction and recovery", "a gap is taken for a loss", _recovery_point_not_written, ("D3", "P1"), 300),
 )

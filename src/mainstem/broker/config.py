@@ -14,12 +14,15 @@ from mainstem.broker.setting_bounds import AT_LEAST
 from mainstem.broker.settings import INTERNAL_SETTINGS, NOT_BUILT, SETTINGS, ConfigError, Setting
 from mainstem.core.log.config import is_whole_number
 
-__all__ = ["EFFECTIVE", "BrokerConfig", "ConfigError", "Endpoint"]
+__all__ = ["EFFECTIVE", "FULFILLED", "BrokerConfig", "ConfigError", "Endpoint"]
 
 # Settings that change what the node does. The rest of Kafka's are accepted with a warning.
 EFFECTIVE = frozenset(
     {
+        "add.partitions.to.txn.retry.backoff.max.ms",
+        "add.partitions.to.txn.retry.backoff.ms",
         "advertised.listeners",
+        "authorizer.class.name",
         "auto.create.topics.enable",
         "broker.heartbeat.interval.ms",
         "broker.id",
@@ -31,8 +34,6 @@ EFFECTIVE = frozenset(
         "compression.zstd.level",
         "connections.max.idle.ms",
         "controller.listener.names",
-        "controller.quorum.bootstrap.servers",
-        "controller.quorum.voters",
         "cordoned.log.dirs",
         "default.replication.factor",
         "delete.topic.enable",
@@ -104,14 +105,31 @@ EFFECTIVE = frozenset(
         "producer.id.expiration.check.interval.ms",
         "producer.id.expiration.ms",
         "replica.high.watermark.checkpoint.interval.ms",
+        "request.timeout.ms",
         "socket.receive.buffer.bytes",
         "socket.request.max.bytes",
         "socket.send.buffer.bytes",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+        "transaction.max.timeout.ms",
+        "transaction.partition.verification.enable",
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
         "transaction.state.log.min.isr",
         "transaction.state.log.num.partitions",
         "transaction.state.log.replication.factor",
         "transaction.state.log.segment.bytes",
+        "transaction.two.phase.commit.enable",
+        "transactional.id.expiration.ms",
         "unclean.leader.election.enable",
+    }
+)
+
+# What one node fulfils, whatever they may say: there is nobody else to vote, to talk to, or to hand leadership to.
+FULFILLED = frozenset(
+    {
+        "controlled.shutdown.enable",
+        "controller.quorum.bootstrap.servers",
+        "controller.quorum.voters",
+        "inter.broker.listener.name",
     }
 )
 
@@ -256,7 +274,7 @@ def _known(key: str) -> Setting:
 
 def _warnings(given: Mapping[str, str]) -> Iterable[str]:
     for key in sorted(given):
-        if key in EFFECTIVE or key in _MEANINGLESS_SECURITY:
+        if key in EFFECTIVE or key in FULFILLED or key in _MEANINGLESS_SECURITY:
             continue
         if key in SETTINGS:
             yield f"{key} is a setting of Kafka's that has no effect here"

@@ -13,7 +13,9 @@ from typing import Final
 from mainstem.broker.app import Broker
 from mainstem.broker.config import BrokerConfig
 from mainstem.broker.drivers.controller import Deliver
+from mainstem.broker.features import TRANSACTION_VERSION
 from mainstem.broker.format import format_directories
+from mainstem.core.controller.features import DEFAULT_FEATURES
 from mainstem.core.txn.states import TV2
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.messages.k24_add_partitions_to_txn import AddPartitionsToTxnRequest
@@ -60,6 +62,8 @@ class BrokerProcess:
         self.is_serving = False
         self.is_stopping = False
         self.start_error: BaseException | None = None
+        self.transaction_version = TV2
+        """What a disk is formatted with."""
         self.controller_faults = ControllerFaults()
         self.peer_faults = ControllerFaults()
         self.late_word_share = 0.0
@@ -95,7 +99,7 @@ class BrokerProcess:
     def format(self, disk: SimDisk | None = None) -> None:
         format_directories(
             disk or self.disk, Random(f"{self._seed}:format"), self._config, self.clock.wall_ms(), CLUSTER_ID,
-            ignore_formatted=True,
+            ignore_formatted=True, features=DEFAULT_FEATURES | {TRANSACTION_VERSION: self.transaction_version},
         )  # fmt: skip
 
     def start(self) -> None:

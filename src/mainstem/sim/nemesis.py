@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from mainstem.sim.broker_process import ControllerFaults
 from mainstem.sim.faults import Effect, Fault
 from mainstem.sim.network import NetworkFaults
+from mainstem.sim.txn_shape import REACHED as TXN_REACHED
 
 if TYPE_CHECKING:
     from mainstem.sim.world import World
@@ -113,6 +114,11 @@ REACHED: Final = (
     "reads between transactions checked",
     "commit lost with the power",
     "transaction torn by a power loss",
+    "coordinator compared with its log",
+    "epoch of a batch checked",
+    "marker checked",
+    "markers looked for",
+    *TXN_REACHED,
 )
 """Rare branches that each campaign must have taken."""
 
