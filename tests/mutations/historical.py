@@ -478,7 +478,9 @@ MUTATIONS = (
         100,
     ),
     Mutation("KAFKA-3968", "directories are not synced", _directory_not_synced, ("D3", "P1", "lost", "D6"), 400),
-    Mutation("KAFKA-17306", "replay expects what compaction removed", _strict_replay, ("G9", "G4"), 300),
+    Mutation(
+        "KAFKA-17306", "replay expects what compaction removed", _strict_replay, ("G9", "G4", "nothing fails"), 300
+    ),
     Mutation("KAFKA-12890", "stuck in CompletingRebalance", _no_sync_timer, ("G9", "P12"), 100),
     Mutation("Redpanda #3039", "no memory of batches", _no_dedupe, ("T1",), 30),
     Mutation("duplicates", "batches are appended again", _dedupe_by_overwriting, ("duplicate", "T1"), 30),
@@ -487,7 +489,7 @@ MUTATIONS = (
     Mutation("KAFKA-4529", "tombstones go too early", _tombstones_go_at_once, ("C3",), 30),
     Mutation("KAFKA-8764", "a gap is cleaned without end", _gap_at_the_end, ("C6",), 600),
     Mutation("KAFKA-13636", "offsets expire in a rebalance", _offsets_expire_in_a_rebalance, ("G7",), 300),
-    Mutation("NATS 2.12.1", "acknowledged before it is synced", _ack_before_sync, ("P1", "D3", "lost"), 60),
+    Mutation("NATS 2.12.1", "acknowledged before it is synced", _ack_before_sync, ("P1", "D3", "G4", "lost"), 60),
     _of_transactions(
         "KAFKA-14884", "nobody looks again at the append", _late_batch_begins_a_transaction, TRANSACTIONS, 100
     ),

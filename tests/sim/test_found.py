@@ -8,6 +8,7 @@ from mainstem.broker.config import BrokerConfig
 from mainstem.build_info import build_name
 from mainstem.client.producer import AsyncProducer
 from mainstem.protocol.builder import BatchBuilder
+from mainstem.protocol.errors import ErrorCode
 from mainstem.protocol.messages.k00_produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -141,3 +142,24 @@ def test_a_start_on_a_failed_metadata_disk_says_so() -> None:
     machine.start()
     assert not machine.process.is_up
     assert isinstance(machine.process.start_error, OSError | StorageError)
+
+
+def test_a_rotten_batch_costs_its_partition_and_nothing_else() -> None:
+    """The first to read it took the only directory offline, and the broker with it, after every start anew."""
+    machine = Machine()
+    for topic in ("sound", "rotten"):
+        filling = machine.loop.create_task(machine.fill(topic, 12))
+        assert machine.scheduler.run_until(filling.done, machine.scheduler.now + 60)
+    path = machine.disk.files("rotten-0/")[0].rpartition("/")[0] + "/00000000000000000000.log"
+    for bit in range(16 * 8, 17 * 8):
+        machine.disk.flip_bit(path, bit)  # the version of the first batch
+
+    def fetched(topic: str) -> ErrorCode:
+        fetching = machine.loop.create_task(fetch(machine.client, (topic, 0), 0))
+        assert machine.scheduler.run_until(fetching.done, machine.scheduler.now + 60)
+        return fetching.result()[0]
+
+    assert fetched("rotten") is ErrorCode.KAFKA_STORAGE_ERROR
+    assert fetched("rotten") is ErrorCode.KAFKA_STORAGE_ERROR
+    assert fetched("sound") is ErrorCode.NONE
+    assert machine.process.is_serving

@@ -93,7 +93,8 @@ class Housekeeping:
                 try:
                     await self._loop.run_in_executor(None, job.run)
                 except OSError as error:
-                    self._partitions.log_failed(partition, StorageError(partition.log.directory, str(error)))
+                    failure = StorageError(partition.log.directory, str(error), cause=error)
+                    self._partitions.log_failed(partition, failure)
                     break
             if count % _SLICE == _SLICE - 1:
                 await asyncio.sleep(0)

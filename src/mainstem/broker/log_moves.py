@@ -114,12 +114,12 @@ class LogMoves:
                 await broker.loop.run_in_executor(None, job.run)
             except OSError as error:
                 job.unpin()
-                raise StorageError(partition.log.directory, str(error)) from error
+                raise StorageError(partition.log.directory, str(error), cause=error) from error
             step = copy.source.finish_read(job)
         try:
             data = await broker.loop.run_in_executor(None, step.read)
         except OSError as error:
-            raise StorageError(partition.log.directory, str(error)) from error
+            raise StorageError(partition.log.directory, str(error), cause=error) from error
         finally:
             step.release()
         if self._is_on(partition, move):

@@ -388,10 +388,25 @@ class Partitions:
     # Failing
 
     def log_failed(self, partition: Partition, error: StorageError) -> None:
-        """The disk under a partition failed: its whole directory goes (D5)."""
+        """The disk under a partition failed: its whole directory goes (D5).
+
+        Where the disk did what it was asked, and the bytes are not what was written, that is nobody's concern but the
+        partition's (D4): it goes offline alone, as one does that a start finds so.
+        """
         directory = self.dirs.directory_of(partition.topic, partition.index)
-        if directory is not None:
-            self.directory_failed(directory, storage_cause(error))
+        if directory is None or directory.offline is not None:
+            return
+        if error.cause is not None:
+            self.directory_failed(directory, error.cause)
+        elif (partition.topic, partition.index) in self.dirs.logs:
+            self._log_damaged(partition, error)
+
+    def _log_damaged(self, partition: Partition, error: StorageError) -> None:
+        log.error("a log is offline: %s", error, extra={"partition": str(partition)})
+        self._partitions.pop((partition.topic, partition.index), None)
+        self._by_id.pop((partition.topic_id, partition.index), None)
+        self.dirs.fail_log(partition.topic, partition.index, str(error))
+        partition.resign(ErrorCode.KAFKA_STORAGE_ERROR)
 
     def directory_failed(self, directory: LogDirectory, error: OSError) -> None:
         """Nothing more is read from or written to the directory, and everyone on it learns."""
@@ -449,4 +464,4 @@ class Partitions:
 
 
 def storage_cause(error: StorageError) -> OSError:
-    return error.__cause__ if isinstance(error.__cause__, OSError) else OSError(str(error))
+    return error.cause if error.cause is not None else OSError(str(error))

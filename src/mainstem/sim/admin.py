@@ -131,7 +131,8 @@ class Admin:
         return True
 
     async def _add_partitions(self) -> None:
-        name = f"churn{self.rng.randrange(3)}"
+        there = [name for name, is_there in self.topics.items() if is_there]
+        name = self.rng.choice(there or ["churn0"])
         wanted = CreatePartitionsTopic(name=name, count=2 + self.rng.randrange(3), assignments=None)
         request = CreatePartitionsRequest(topics=[wanted], timeout_ms=1000, validate_only=False)
         answer = await self.client.ask(request, 3, CreatePartitionsResponse)
@@ -157,7 +158,8 @@ class Admin:
         group = f"simple{self.rng.randrange(2)}"
         await find_coordinator(self.client, group)
         commit = self.world.groups.committing(group, -1, "", ("log", 0), self.rng.randrange(1000), self.client.life)
-        answer = await self.client.ask(commit_request(group, ("log", 0), commit.offset), 9, OffsetCommitResponse)
+        request = commit_request(group, ("log", 0), commit.offset, commit.tag)
+        answer = await self.client.ask(request, 9, OffsetCommitResponse)
         self.world.groups.committed(commit, ErrorCode(answer.topics[0].partitions[0].error_code))
 
     async def _delete_group(self) -> None:

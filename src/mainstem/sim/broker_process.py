@@ -113,6 +113,7 @@ class BrokerProcess:
         self.life += 1
         self.died_of = ""
         self.start_error = None
+        self.broker = None
         self._trace("start", self.life)
         loop = make_loop(self._scheduler, Random(f"{self._seed}:threads:{self.life}"), self.name, self._network)
         loop.life = self.life

@@ -125,6 +125,8 @@ class Member:
             protocol_name="range",
             assignments=assignments,
         )
+        await self.client.connected()
+        life = self.client.life
         synced = await self.client.ask(sync, 5, SyncGroupResponse, timeout_s=6)
         if synced.error_code != ErrorCode.NONE:
             if synced.error_code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
@@ -132,7 +134,8 @@ class Member:
             return None
         assigned = list(synced.assignment)
         # A static member that joins again takes its own place, under another id.
-        self.world.groups.assigned(self.group, self.generation, self.instance or self.member_id, assigned)
+        who = self.instance or self.member_id
+        self.world.groups.assigned(self.group, self.generation, who, assigned, life)
         self.world.trace("assigned", self.client.name, self.group, self.generation, str(assigned))
         return assigned
 
@@ -190,7 +193,7 @@ class Member:
         member_id = self.member_id if member_id is None else member_id
         await self.client.connected()
         commit = self.world.groups.committing(self.group, generation, member_id, place, offset, self.client.life)
-        request = commit_request(self.group, place, offset, generation, member_id, self.instance)
+        request = commit_request(self.group, place, offset, commit.tag, generation, member_id, self.instance)
         answer = await self.client.ask(request, 9, OffsetCommitResponse)
         code = ErrorCode(answer.topics[0].partitions[0].error_code)
         self.world.groups.committed(commit, code)
@@ -207,11 +210,15 @@ class Member:
 
 
 def commit_request(
-    group: str, place: Place, offset: int, generation: int = -1, member: str = "", instance: str | None = None
+    group: str,
+    place: Place,
+    offset: int,
+    tag: str,
+    generation: int = -1,
+    member: str = "",
+    instance: str | None = None,
 ) -> OffsetCommitRequest:
-    partition = OffsetCommitRequestPartition(
-        partition_index=place[1], committed_offset=offset, committed_metadata=f"at {offset}"
-    )
+    partition = OffsetCommitRequestPartition(partition_index=place[1], committed_offset=offset, committed_metadata=tag)
     return OffsetCommitRequest(
         group_id=group,
         generation_id_or_member_epoch=generation,

@@ -36,6 +36,8 @@ class Send:
     number: int
     ordered: bool
     """Whether this producer's records must be in the order it sent them (T2)."""
+    is_sent_anew: bool = False
+    """Whether a producer that lost its place begins anew with what it has under way, in whatever order."""
     is_tombstone: bool = False
     acked_at: int | None = None
     was_lost: bool = False
@@ -102,6 +104,12 @@ class Ledger:
 
     def _is_gone(self, place: Place, offset: int, life: int) -> bool:
         return any(life < later and offset >= end for later, end in self.history(place).cuts)
+
+    def was_cut(self, place: Place) -> bool:
+        return bool(self.history(place).cuts)
+
+    def was_cut_below(self, place: Place, offset: int) -> bool:
+        return any(end < offset for _, end in self.history(place).cuts)
 
     def _gone(self, send: Send, offset: int) -> None:
         if self.loses_nothing:

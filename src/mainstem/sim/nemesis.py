@@ -36,8 +36,11 @@ EXPECTED: Final = (
     "X7 empty disk",
     "X10 stall",
     "death at a disk operation",
+    "C1 retry storm",
+    "C2 id taken from a living client",
     "C3 member vanished before SyncGroup",
     "C4 static member replaced",
+    "C6 sequences began anew",
     "K1 skewed clock",
     "K2 clock jump",
     "K3 late timers",
@@ -107,6 +110,9 @@ REACHED: Final = (
     "transactional offset checked",
     "higher epoch claimed",
     "aborted with a batch on its way",
+    "reads between transactions checked",
+    "commit lost with the power",
+    "transaction torn by a power loss",
 )
 """Rare branches that each campaign must have taken."""
 

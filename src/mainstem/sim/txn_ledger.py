@@ -2,52 +2,109 @@
 
 A transaction is all there or not at all. It is there if its commit was acknowledged, and not if its client never asked
 for one; where an answer was lost it may be either. Values are unique, so that every one read tells its transaction.
+
+A power loss that may take what was not synced may tear a transaction apart, and the ledger knows which: one that lost a
+record, a marker, or what its coordinator knew of it before it was over. And whoever is given an epoch that was given
+before, because the coordinator lost that it was: then the broker takes new batches for old ones. Of all others
+everything is promised that is promised without power losses.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from mainstem.core.txn.states import OVER, Transaction, TxnState
 from mainstem.sim.ledger import Place, Violation
+
+Pair = tuple[int, int]
+"""A producer id and an epoch."""
 
 
 @dataclass(slots=True)
 class Txn:
     number: int
     producer: str
+    transactional_id: str
     group: str
+    pair: Pair
     values: dict[bytes, Place] = field(default_factory=dict)
+    reads: dict[bytes, None] = field(default_factory=dict)
+    """What was read, of what others wrote, while it was open."""
     offset: int | None = None
     """The position of the group that it commits, if it does."""
     commit_sent: bool = False
     is_committed: bool = False
     """Whether somebody was told that it is."""
+    is_torn: bool = False
+    """Whether a power loss took a part of it, where it may."""
+    ended_after: int | None = None
+    """How many records its coordinator had written for its id when its end was first asked for."""
+
+    @property
+    def tag(self) -> str:
+        """The metadata that its offset is committed with."""
+        return f"transaction {self.number}"
+
+
+@dataclass(slots=True, frozen=True)
+class StateRecord:
+    """What a coordinator has written of a transactional id."""
+
+    index: int
+    at: int
+    state: TxnState
+    pairs: frozenset[Pair]
 
 
 class TxnLedger:
-    def __init__(self) -> None:
+    def __init__(self, count: Callable[[str], None]) -> None:
         self.txns: list[Txn] = []
         self.by_value: dict[bytes, Txn] = {}
         self.read: dict[bytes, None] = {}
         """Everything that a reader of committed records has seen."""
-        self.is_sure = True
-        """Whether nothing can have been lost, with the power or with the disk."""
-        self._given: dict[tuple[int, int], str] = {}
+        self.loses_nothing = True
+        """Whether each acknowledgement is durable: then nothing is torn, whatever is lost."""
+        self._given: dict[Pair, str] = {}
+        self._states: dict[str, list[StateRecord]] = {}
+        self._lost_pairs: dict[str, set[Pair]] = {}
+        self._given_again: set[Pair] = set()
+        self._by_tag: dict[str, Txn] = {}
+        self._count = count
 
-    def begin(self, producer: str, group: str) -> Txn:
-        txn = Txn(len(self.txns), producer, group)
+    # What clients do
+
+    def begin(self, producer: str, transactional_id: str, group: str, pair: Pair) -> Txn:
+        for before in reversed(self.txns):
+            if before.transactional_id == transactional_id:
+                self.ending(before)  # its client died, or it would have been ended
+                break
+        txn = Txn(len(self.txns), producer, transactional_id, group, pair)
+        if pair in self._given_again:
+            self._tear(txn)
         self.txns.append(txn)
+        self._by_tag[txn.tag] = txn
         return txn
 
     def wrote(self, txn: Txn, value: bytes, place: Place) -> None:
         txn.values[value] = place
         self.by_value[value] = txn
 
-    def given(self, producer_id: int, epoch: int, to: str) -> None:
-        """T4, T11: a producer id and epoch are one client's, once."""
-        owner = self._given.setdefault((producer_id, epoch), to)
-        if owner != to and self.is_sure:
+    def ending(self, txn: Txn) -> None:
+        """Its client asks for its end, or gives it up."""
+        if txn.ended_after is None:
+            txn.ended_after = len(self._states.get(txn.transactional_id, ()))
+
+    def given(self, pair: Pair, to: str, transactional_id: str) -> None:
+        """T4, T11: a producer id and epoch are one client's, once; again only where the coordinator lost it."""
+        owner = self._given.get(pair)
+        self._given[pair] = to
+        if owner is None:
+            return
+        if pair not in self._lost_pairs.get(transactional_id, ()):
             raise Violation(
-                "T4 an epoch is given once", f"producer {producer_id} epoch {epoch} was given to {owner} and to {to}"
+                "T4 an epoch is given once", f"producer {pair[0]} epoch {pair[1]} was given to {owner} and to {to}"
             )
+        self._count("epoch given again after a loss")
+        self._given_again.add(pair)
 
     def seen(self, place: Place, offset: int, value: bytes) -> None:
         """A reader of committed records was given this."""
@@ -55,16 +112,74 @@ class TxnLedger:
         if txn is None:
             return  # not written in a transaction
         self.read[value] = None
-        # Where a power loss may take a marker that was not synced, it may take that of an abort and leave the records.
-        if not txn.commit_sent and self.is_sure:
+        if not txn.commit_sent and not txn.is_torn:
             raise Violation(
-                "T5 nobody reads what is not committed",
+                "G1a",
                 f"{place} gave {value!r} of transaction {txn.number} at {offset}, and no commit was ever asked for",
             )
 
-    def lost_power(self) -> None:
-        self.is_sure = False
+    # What is in the logs, and what of it is lost
+
+    def log_state(self, transactional_id: str, index: int, at: int, txn: Transaction | None) -> None:
+        if txn is not None:
+            pairs = {(txn.producer_id, txn.producer_epoch), (txn.client_id, txn.client_epoch), txn.identity_after()}
+            record = StateRecord(index, at, txn.state, frozenset(pairs))
+            self._states.setdefault(transactional_id, []).append(record)
+
+    def cut_states(self, index: int, end: int) -> None:
+        """The log of a coordinator came back with this end."""
+        for transactional_id, records in self._states.items():
+            lost: list[StateRecord] = []
+            while records and records[-1].index == index and records[-1].at >= end:
+                lost.append(records.pop())
+            if not lost or self.loses_nothing:
+                continue
+            pairs = self._lost_pairs.setdefault(transactional_id, set())
+            for record in lost:
+                pairs |= record.pairs
+            for txn in self.txns:
+                if txn.transactional_id == transactional_id and not self._was_over(txn, records):
+                    self._tear(txn)
+
+    def _was_over(self, txn: Txn, records: list[StateRecord]) -> bool:
+        return txn.ended_after is not None and any(record.state in OVER for record in records[txn.ended_after :])
+
+    def cut_records(self, changes: list[tuple[int, list[Txn] | None, bool]]) -> None:
+        """Another log came back: of each change in it the producer id, the transactions it is of, whether it is lost.
+
+        A marker has no transactions of its own: it is of all that its producer had open.
+        """
+        if self.loses_nothing:
+            return
+        open_of: dict[int, list[Txn]] = {}
+        for producer_id, txns, is_lost in changes:
+            if txns is None:
+                touched = open_of.pop(producer_id, [])
+            else:
+                touched = txns
+                open_of.setdefault(producer_id, []).extend(txns)
+            if is_lost:
+                for txn in touched:
+                    self._tear(txn)
+
+    def find(self, value: bytes | None, tag: str | None = None) -> Txn | None:
+        return self._by_tag.get(tag) if tag is not None else self.by_value.get(value or b"")
+
+    def _tear(self, txn: Txn) -> None:
+        if not txn.is_torn:
+            txn.is_torn = True
+            self._count("transaction torn by a power loss")
+
+    def is_torn_at(self, producer_id: int) -> bool:
+        """Whether a transaction of this producer may be open for ever: the coordinator lost it, or thinks it over."""
+        return any(txn.is_torn and txn.pair[0] == producer_id for txn in self.txns)
 
     def forget(self) -> None:
         """The broker has another disk: what was acknowledged may be gone, and epochs are given once more."""
-        self.is_sure = False
+        for txn in self.txns:
+            txn.is_torn = True
+        self.read.clear()
+        self._given.clear()
+        self._states.clear()
+        self._lost_pairs.clear()
+        self._given_again.clear()

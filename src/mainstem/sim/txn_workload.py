@@ -65,19 +65,26 @@ class _GaveUpError(Exception):
 
 
 class TxnProducer:
-    def __init__(self, world: "World", client: SimClient, rng: Random, name: str, *, tv2: bool) -> None:
+    def __init__(
+        self, world: "World", client: SimClient, rng: Random, name: str, *, tv2: bool, is_rival: bool = False
+    ) -> None:
         self.world = world
         self.client = client
         self.rng = rng
         self.transactional_id = name
         self.group = f"{name}-group"
         self.tv2 = tv2
+        self.is_rival = is_rival
+        """Whether another has the same id, and neither knows of the other (C2)."""
+        self._odd = Random(f"{world.seed}:odd:{client.name}")
+        self._read_to: dict[Place, int] = {}
         self.producer_id = -1
         self.epoch = -1
         self._number = 0
         self._sequences: dict[Place, int] = {}
         self._added: dict[Place, None] = {}
         self._missed_answer = False
+        self._txn: Txn | None = None
         self._old_end: EndTxnRequest | None = None
         """How the last transaction was ended: under version 2 this may come again at any time."""
 
@@ -89,6 +96,8 @@ class TxnProducer:
                 await self._transaction()
             except _GaveUpError:
                 self.producer_id = -1
+                if self._txn is not None:
+                    self.world.txns.ending(self._txn)
                 self.world.count("transaction given up")
             await asyncio.sleep(self.rng.random() ** 2 * self.world.pace_s)
 
@@ -116,6 +125,8 @@ class TxnProducer:
                 if answer is not None and answer.error_code == ErrorCode.NONE:
                     self._take(answer.producer_id, answer.producer_epoch)
                     self._missed_answer = False
+                    if self.is_rival:
+                        self.world.count("C2 id taken from a living client")
                     return
             if self.world.is_stopping:
                 raise _GaveUpError
@@ -124,7 +135,7 @@ class TxnProducer:
 
     def _take(self, producer_id: int, epoch: int) -> None:
         if (producer_id, epoch) != (self.producer_id, self.epoch):
-            self.world.txns.given(producer_id, epoch, self.client.name)
+            self.world.txns.given((producer_id, epoch), self.client.name, self.transactional_id)
             self._sequences.clear()
         self.producer_id, self.epoch = producer_id, epoch
 
@@ -132,12 +143,15 @@ class TxnProducer:
 
     async def _transaction(self) -> None:
         rng = self.rng
-        txn = self.world.txns.begin(self.client.name, self.group)
+        pair = (self.producer_id, self.epoch)
+        txn = self._txn = self.world.txns.begin(self.client.name, self.transactional_id, self.group, pair)
         self._added.clear()
         for number in range(rng.choice((1, 1, 2, 3))):
             if number:
                 await asyncio.sleep(rng.random() ** 2 * self.world.pace_s / 2)
             await self._write(txn, rng.choice(PLACES))
+            if self._odd.random() < 0.4:
+                await self._read(txn, self._odd.choice(PLACES))
         if rng.random() < 0.4:
             await self._commit_offset(txn)
         if self.tv2 and self._old_end is not None and rng.random() < 0.15:
@@ -156,6 +170,22 @@ class TxnProducer:
             await self._end(txn, commit=fate < 0.75)
         if self._missed_answer and not self.tv2:
             self.producer_id = -1
+
+    async def _read(self, txn: Txn, place: Place) -> None:
+        """Reads what others have committed, as part of the transaction: who read from whom is checked (G1c)."""
+        try:
+            code, records, after = await fetch_committed_records(
+                self.client, place, self._read_to.get(place, 0), max_wait_ms=0
+            )
+        except NoAnswer:
+            self._missed_answer = True
+            return
+        self._read_to[place] = 0 if code is ErrorCode.OFFSET_OUT_OF_RANGE else after
+        for at, value in records:
+            self.world.txns.seen(place, at, value)
+            if value in txn.values and not txn.is_torn:
+                raise Violation("precommitted-read", f"{self.client.name} has read {value!r} before its commit")
+            txn.reads[value] = None
 
     async def _abort_in_flight(self, txn: Txn) -> None:
         """Aborts while a batch is on its way: whenever that arrives, it is part of this transaction or refused."""
@@ -188,7 +218,8 @@ class TxnProducer:
             if answer is not None:
                 found = answer.responses[0].partition_responses[0]
                 if found.error_code == ErrorCode.NONE:
-                    if place[0] == "txn":
+                    # Under an epoch that was given before, an answer may be about somebody else's batch.
+                    if place[0] == "txn" and not txn.is_torn:
                         life = self.client.life
                         for index, send in enumerate(sends):
                             self.world.ledger.acked(send.value, found.base_offset + index, life)
@@ -271,7 +302,7 @@ class TxnProducer:
                     name="log",
                     partitions=[
                         TxnOffsetCommitRequestPartition(
-                            partition_index=0, committed_offset=txn.offset, committed_metadata=""
+                            partition_index=0, committed_offset=txn.offset, committed_metadata=txn.tag
                         )
                     ],
                 )
@@ -320,6 +351,7 @@ class TxnProducer:
 
     async def _end(self, txn: Txn, commit: bool) -> None:
         txn.commit_sent = commit
+        self.world.txns.ending(txn)
         request = self._old_end = self._end_request(commit)
         for _ in range(400):
             answer = await self._ask(request, 5 if self.tv2 else 3, EndTxnResponse)

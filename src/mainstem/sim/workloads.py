@@ -53,6 +53,9 @@ SEQUENCE_ERRORS: Final = frozenset(
 )
 
 
+SEQUENCE_END: Final = 1 << 31
+"""Sequences are below this, and begin at 0 again."""
+
 TOMBSTONE_ID: Final = "id"
 """The header that tells one tombstone from another: it has no value that could."""
 
@@ -102,6 +105,11 @@ class Producer:
         self._tombstones = rng.choice((0.0, 0.2, 0.5))
         self._skew_ms = rng.choice((0, 0, 0, -30_000, 2_000))
         """Its own clock may be wrong (K1); later than the broker's by more than a little is refused."""
+        self._odd = Random(f"{world.seed}:odd:{client.name}")
+        self._first_sequence = SEQUENCE_END - self._odd.randrange(1, 40) if self._odd.random() < 0.25 else 0
+        """Some begin where sequences are about to begin anew (C6, KAFKA-7692)."""
+        self._settled: dict[int, Batch] = {}
+        """By partition, the last batch that the broker has acknowledged."""
 
     async def run(self) -> None:
         while not self.world.is_stopping:
@@ -111,6 +119,8 @@ class Producer:
             partition = self.rng.randrange(self.partitions)
             if self.idempotent:
                 await self._produce_until_known(partition)
+                if partition in self._settled and self._odd.random() < 0.04:
+                    await self._storm(partition, self._settled[partition])
             else:
                 await self._produce_once(partition)
             await asyncio.sleep(self.rng.random() ** 2 * self.world.pace_s)
@@ -126,12 +136,13 @@ class Producer:
             self.world.given_producer_id(answer.producer_id, answer.producer_epoch)
             self._producer_id, self._epoch = answer.producer_id, answer.producer_epoch
             self._sequences.clear()
+            self._settled.clear()
         else:
             await asyncio.sleep(0.1)
 
     def _batch(self, partition: int) -> Batch:
         count = 1 + int(self.rng.random() ** 2 * 4)
-        sequence = self._sequences.get(partition, 0)
+        sequence = self._sequences.get(partition, self._first_sequence)
         builder = BatchBuilder()
         if self.idempotent:
             builder = BatchBuilder(producer_id=self._producer_id, producer_epoch=self._epoch, base_sequence=sequence)
@@ -152,7 +163,9 @@ class Producer:
                 builder.append(now_ms, send.key, value)
             self.world.ledger.sent(send)
             sends.append(send)
-        self._sequences[partition] = sequence + count
+        self._sequences[partition] = (sequence + count) % SEQUENCE_END
+        if self._sequences[partition] < sequence:
+            self.world.count("C6 sequences began anew")
         return Batch(builder.build(), sends, sequence)
 
     def _request(self, partition: int, batch: Batch, acks: int) -> ProduceRequest:
@@ -228,25 +241,45 @@ class Producer:
                 if code != ErrorCode.NONE:
                     self._producer_id = -1  # the sequence has a hole now
                     return True
+                self._settled[partition] = batch
             waiting.pop(0)
         return False
+
+    async def _storm(self, partition: int, batch: Batch) -> None:
+        """C1: the last batch again and again, though it was acknowledged. Each time it has the offset it had (T1)."""
+        self.world.count("C1 retry storm")
+        try:
+            sent = [await self.client.send(self._request(partition, batch, -1), 9) for _ in range(3)]
+            life = self.client.life
+            for future in sent:
+                answer = await self.client.answer(future, ProduceResponse)
+                code = ErrorCode(answer.responses[0].partition_responses[0].error_code)
+                if code in SEQUENCE_ERRORS:
+                    self._sequence_lost(partition, batch, code)
+                    return
+                if code == ErrorCode.NONE:
+                    self._note(batch, answer, life, -1)
+        except NoAnswer:
+            pass
 
     def _sequence_lost(self, partition: int, batch: Batch, code: ErrorCode) -> bool:
         """The broker knows another sequence: rightly so only if it lost some of it with its power.
 
-        Or if it was started anew, and has removed the batch since: then it knows the last of a producer's batches, and
-        not that this one was there before.
+        Or if it was started anew since, and this batch, which it had, has been removed: then it knows the last of a
+        producer's batches, and not that this one was there before.
         """
         world = self.world
-        is_removed = (world.is_keyed(self.topic) or world.may_trim(self.topic)) and batch.first_life < self.client.life
-        if is_removed:
+        place = (self.topic, partition)
+        key = (self._producer_id, self._epoch, batch.sequence)
+        if place in world.ledger.damaged or world.written.has_lost(place, self._producer_id):
+            self.world.count("producer began anew after a loss")
+        elif batch.first_life < self.client.life and world.written.is_removed(place, *key):
             world.count("retry of a batch that is gone")
-        elif world.is_sound((self.topic, partition)):
+        else:
             raise Violation(
                 "T1 a batch in order is taken",
                 f"{self.client.name} sent sequence {batch.sequence} to {self.topic}-{partition}: {code.name}",
             )
-        self.world.count("producer began anew after a loss")
         self._producer_id = -1
         return True
 

@@ -24,6 +24,7 @@ from typing import IO, Any, Final
 
 from mainstem.broker.app import Broker
 from mainstem.broker.config import BrokerConfig
+from mainstem.protocol.batch import BatchView
 from mainstem.protocol.errors import ErrorCode
 from mainstem.sim.admin import Admin, create_topic
 from mainstem.sim.broker_process import BrokerProcess, ControllerFaults
@@ -39,21 +40,24 @@ from mainstem.sim.checkers.history import HistoryHolds
 from mainstem.sim.checkers.log_order import LogOrder
 from mainstem.sim.checkers.metadata_replays import MetadataReplays
 from mainstem.sim.checkers.producer_ids import ProducerIdsAreNew
+from mainstem.sim.checkers.torn_transactions import TornTransactions
 from mainstem.sim.checkers.transactions import TransactionsHold
 from mainstem.sim.client import NoAnswer, SimClient
 from mainstem.sim.disk import SimDisk
 from mainstem.sim.faults import Effect, Fault
 from mainstem.sim.group_ledger import GroupLedger
-from mainstem.sim.group_members import Member, describe_state, fetch_committed, find_coordinator
+from mainstem.sim.group_members import Member
 from mainstem.sim.ledger import Ledger, Place, Violation
 from mainstem.sim.loop import Scheduler, SimLoop, make_loop
 from mainstem.sim.nemesis import Nemesis
 from mainstem.sim.network import Network
+from mainstem.sim.observer import Observer
 from mainstem.sim.own_client import OwnConsumer, OwnProducer
 from mainstem.sim.trace import Trace
 from mainstem.sim.txn_ledger import TxnLedger
-from mainstem.sim.txn_workload import PLACES, CommittedReader, TxnProducer, fetch_committed_records
-from mainstem.sim.workloads import Producer, Reader, Records, read_all
+from mainstem.sim.txn_workload import PLACES, CommittedReader, TxnProducer
+from mainstem.sim.workloads import Producer, Reader
+from mainstem.sim.written import Written
 
 ADDRESS: Final = ("broker", 9092)
 SAFETY_S: Final = 6.0
@@ -61,8 +65,6 @@ TRANSACTIONAL_EVERY: Final = 3
 TIMEOUTS_ARE_OVER_MS: Final = 20_000_000
 """How far the clock is put forward at the end, so that no transaction waits for a time it was set back from."""
 LIVENESS_S: Final = 60.0
-LIVENESS: Final = ("P12", "G9", "the broker", "T1 our producer", "topics can be")
-"""How the promises begin that somebody must be served for."""
 
 
 class Result:
@@ -104,22 +106,19 @@ class World:
         self.ledger = Ledger(self.count)
         self.ledger.loses_nothing = self.durable
         self.groups = GroupLedger(self.count)
-        self.txns = TxnLedger()
-        self.txn_finals: dict[Place, list[bytes]] = {}
-        self.txn_offsets: dict[str, int] = {}
+        self.groups.loses_nothing = self.durable
+        self.txns = TxnLedger(self.count)
+        self.txns.loses_nothing = self.durable
+        self.written = Written(self.disk, self.ledger.damaged.__contains__)
+        self.written.on_appended = self._appended
+        self.written.on_reopened = self._reopened
         self.topics = self._topics(rng)
         self.clients: dict[str, tuple[SimLoop, Callable[[SimClient, Random], Coroutine[Any, Any, None]]]] = {}
         self.is_stopping = False
         self.is_healed = False
-        self.has_lost_power = False
         self.needs_reboot = False
         """After a failed fsync the kernel's pages are not to be trusted until the machine is started anew."""
         self.had_disk_error = False
-        self.is_down_for_rot = False
-        """Whether a damaged file, met while the broker ran, has cost it its last directory: then nobody is served."""
-        self.finals: dict[Place, tuple[int, int, Records]] = {}
-        self.committed: dict[tuple[str, Place], int] = {}
-        self.group_states: dict[str, str] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._loops: list[SimLoop] = []
         self._violation: Violation | None = None
@@ -131,11 +130,12 @@ class World:
             self._crash_keeps,
             MetadataReplays(self),
             CompactionKeeps(self),
-            GroupLog(self),
             self._failed_directory,
         ]
+        self._following: list[Checker] = [TornTransactions(self), GroupLog(self)]
         self.checkers: list[Checker] = [
             *self._stepped,
+            *self._following,
             self._producer_ids,
             DerivedState(self),
             HistoryHolds(self),
@@ -143,6 +143,7 @@ class World:
             GroupsSettle(self),
             TransactionsHold(self),
         ]
+        self.observer = Observer(self)
         self.nemesis = Nemesis(self, Random(f"{seed}:nemesis"))
         self._admins: list[Admin] = []
         self._image: tuple[SimDisk, dict[tuple[bytes, int], int]] | None = None
@@ -300,8 +301,9 @@ class World:
         self.process.come_back_with(image)
         self.needs_reboot = False
         self.ledger.forget()
-        self.groups.forget()
+        self.groups.forget(self.process.life + 1)
         self.txns.forget()
+        self.written.forget()
         for checker in self.checkers:
             checker.forget()
         for name in list(self.clients):
@@ -319,22 +321,34 @@ class World:
 
     def _after_step(self, loop: SimLoop) -> None:
         process = self.process
-        if loop is not process.loop:
+        if loop is not process.loop or loop.is_dead:
             return
-        if process.is_serving and process.broker is not None:
+        broker = process.broker
+        if broker is None:
+            return
+        if self.written.is_stale or not process.is_serving:
+            self.written.look(broker, not process.is_serving)
+        if process.is_serving:
             for checker in self._stepped:
-                checker.after_step(process.broker)
+                checker.after_step(broker)
+
+    def _appended(self, place: Place, batch: BatchView) -> None:
+        for checker in self._following:
+            checker.appended(place, batch)
+
+    def _reopened(self, place: Place, end: int, kept: list[BatchView], lost: list[BatchView]) -> None:
+        if lost:
+            self.count("log came back shorter")
+            self.ledger.cut(place, self.process.life, end)
+        for checker in self._following:
+            checker.reopened(place, end, kept, lost)
 
     def _died(self, how: str) -> None:
         if self.needs_reboot:
             how = "power loss"
-        if how == "power loss":
-            self.has_lost_power = True
-            if not self.durable:
-                self.groups.lost_power()
-                self.txns.lost_power()
-        if any(f"/{topic}-{index}/" in how for topic, index in self.ledger.damaged):
-            self.is_down_for_rot = True
+        if self.process.broker is not None:
+            self.written.look(self.process.broker, not self.process.is_serving)
+        self.written.died()
         if how.startswith("cannot start"):
             self.count("start failed on a sick disk")
             if not self.disk.faults and not self.had_disk_error:
@@ -350,14 +364,13 @@ class World:
             self._fail(violation)
 
     def _operation(self, operation: str, path: str) -> None:
+        self.written.operation(operation, path)
         violation = self._failed_directory.check(operation, path)
         if violation is not None:
             self._fail(violation)
 
     def _fail(self, violation: Violation) -> None:
-        if self.is_down_for_rot and violation.invariant.startswith(LIVENESS):
-            self.count("directory offline for a rotten file")
-        elif self._violation is None:
+        if self._violation is None:
             self._violation = violation
 
     def given_producer_id(self, producer_id: int, epoch: int) -> None:
@@ -365,12 +378,13 @@ class World:
 
     def reader_reset(self, place: Place, offset: int) -> None:
         self.trace("reader out of range", f"{place[0]}-{place[1]}", offset)
-        if self.is_sound(place) and not self.may_trim(place[0]):
-            raise Violation("a reader keeps its place", f"{offset} of {place} was read up to, and is out of range")
+        if place in self.ledger.damaged or self.may_trim(place[0]) or self.ledger.was_cut_below(place, offset):
+            return
+        raise Violation("a reader keeps its place", f"{offset} of {place} was read up to, and is out of range")
 
     def is_sound(self, place: Place) -> bool:
-        """Whether nothing can have happened to a partition that takes back what was said of it."""
-        return place not in self.ledger.damaged and (self.durable or not self.has_lost_power)
+        """Whether nothing has happened to a partition that takes back what was said of it."""
+        return place not in self.ledger.damaged and not self.ledger.was_cut(place)
 
     def may_be_gone(self, names: list[str]) -> bool:
         return all(name.startswith("churn") for name in names)
@@ -414,16 +428,19 @@ class World:
         self.process.late_word_share = rng.choice((0.0, 0.0, 0.4))
         for index in range(rng.randint(2, 4)):
             tv2 = rng.random() < 0.65
-            self._add_txn_producer(f"txn{'b' if tv2 else 'a'}{index}", tv2=tv2)
+            name = f"txn{'b' if tv2 else 'a'}{index}"
+            self._add_txn_producer(name, name, tv2=tv2)
+            if index == 0 and Random(f"{self.seed}:rivals").random() < 0.3:
+                self._add_txn_producer(f"{name}-rival", name, tv2=tv2, is_rival=True)
         for place in PLACES:
             self._add_committed_reader(f"committed-{place[0]}-{place[1]}", place)
 
-    def _add_txn_producer(self, name: str, *, tv2: bool) -> None:
+    def _add_txn_producer(self, name: str, transactional_id: str, *, tv2: bool, is_rival: bool = False) -> None:
         if not tv2:
             self.network.in_time.add(name)
 
         def work(client: SimClient, rng: Random) -> Coroutine[Any, Any, None]:
-            return TxnProducer(self, client, rng, name, tv2=tv2).run()
+            return TxnProducer(self, client, rng, transactional_id, tv2=tv2, is_rival=is_rival).run()
 
         self.add_client(name, work)
 
@@ -510,10 +527,10 @@ class World:
         self._heal()
         self.is_stopping = True
         self._until(lambda: all(task.done() for task in self._tasks.values()), LIVENESS_S, "P12 clients finish")
-        self._wait(self._watch_groups(), LIVENESS_S, "G9 the coordinator answers")
-        if self.is_transactional and self.txns.is_sure:
+        self._wait(self.observer.watch_groups(), LIVENESS_S, "G9 the coordinator answers")
+        if self.is_transactional:
             self.process.clock.skew_ms += TIMEOUTS_ARE_OVER_MS
-            self._wait(self._transactions_end(), LIVENESS_S, "T12 every transaction ends")
+            self._wait(self.observer.transactions_end(), LIVENESS_S, "T12 every transaction ends")
         self._restart_once_more()
         self._wait(self._read_everything(), LIVENESS_S, "P12 what is there can be read")
         assert self.process.broker is not None
@@ -547,8 +564,15 @@ class World:
         self._until(task.done, seconds, promise)
         task.result()
 
+    def observing_client(self) -> SimClient:
+        """One on the loop of whoever observes now."""
+        return SimClient(self._loops[-1], "observer", ADDRESS)
+
+    async def _read_everything(self) -> None:
+        await self.observer.read_everything()
+
     async def _create_topics(self) -> None:
-        client = SimClient(self._loops[-1], "observer", ADDRESS)
+        client = self.observing_client()
         await self._found(client)
         client.close()
 
@@ -596,97 +620,6 @@ class World:
         if how != "nothing":
             self.process.start()
             self._until(lambda: self.process.is_serving, 30, "the broker starts")
-
-    async def _read_everything(self) -> None:
-        client = SimClient(self._loops[-1], "observer", ADDRESS)
-        await self._all_visible()
-        for topic, (partitions, _) in self.topics.items():
-            for partition in range(partitions):
-                if (topic, partition) in self.ledger.damaged:
-                    continue
-                self.finals[topic, partition] = await read_all(client, (topic, partition))
-        wanted = {(commit.group, commit.place): None for commit in self.groups.commits}
-        for group, place in wanted:
-            self.committed[group, place] = await self._fetch_committed(client, group, place)
-
-        if self.is_transactional:
-            if self.txns.is_sure:
-                await self._transactions_end()
-            await self._read_committed(client)
-
-    async def _read_committed(self, client: SimClient) -> None:
-        for place in PLACES:
-            values: list[bytes] = []
-            offset = 0
-            end = self.finals[place][1]
-            while offset < end:
-                try:
-                    code, records, after = await fetch_committed_records(client, place, offset)
-                except NoAnswer:
-                    continue
-                if code is not ErrorCode.NONE or after == offset:
-                    break
-                values += [value for _, value in records]
-                offset = after
-            self.txn_finals[place] = values
-        for group in dict.fromkeys(txn.group for txn in self.txns.txns if txn.offset is not None):
-            self.txn_offsets[group] = await self._fetch_committed(client, group, ("log", 0))
-
-    async def _transactions_end(self) -> None:
-        """T12, and T7: what is open on a partition would be open for ever if no coordinator knew of it."""
-        open_places: list[str] = []
-        for _ in range(300):
-            broker = self.process.broker
-            assert broker is not None
-            open_places = [str(one) for one in broker.partitions if one.last_stable_offset < one.high_watermark]
-            if not open_places:
-                return
-            await asyncio.sleep(0.1)
-        raise Violation("T12 every transaction ends", f"transactions are open on {open_places}, and nobody ends them")
-
-    async def _all_visible(self) -> None:
-        """Waits until the high watermarks, which a restart may set back, have caught up."""
-        broker = self.process.broker
-        assert broker is not None
-        for _ in range(100):
-            behind = [
-                each
-                for each in broker.partitions
-                if each.high_watermark < each.log.log_end and (each.topic, each.index) not in self.ledger.damaged
-            ]
-            if not behind:
-                return
-            await asyncio.sleep(0.05)
-        raise Violation("P12 what is there can be read", f"the high watermarks of {behind} do not reach their ends")
-
-    async def _fetch_committed(self, client: SimClient, group: str, place: Place) -> int:
-        for _ in range(100):
-            try:
-                await find_coordinator(client, group)
-                found = await fetch_committed(client, group, *place)
-                if found is not None:
-                    return found
-            except NoAnswer:
-                pass
-            await asyncio.sleep(0.1)
-        raise Violation("G9 the coordinator answers", f"the offsets of {group} cannot be read")
-
-    async def _watch_groups(self) -> None:
-        client = SimClient(self._loops[-1], "observer", ADDRESS)
-        for group in dict.fromkeys(commit.group for commit in self.groups.commits):
-            self.group_states[group] = await self._settled_state(client, group)
-        client.close()
-
-    async def _settled_state(self, client: SimClient, group: str) -> str:
-        state = ""
-        for _ in range(20):
-            with contextlib.suppress(NoAnswer):
-                await find_coordinator(client, group)
-                state = await describe_state(client, group)
-                if state in ("Stable", "Empty", "Dead"):
-                    break
-            await asyncio.sleep(1)
-        return state
 
     def _end(self) -> None:
         """Lets go of everything, without a word about what was abandoned."""

@@ -1,8 +1,8 @@
 """The one way storage fails: a disk that did not do what it was asked, or bytes that are not what was written.
 
-A `StorageError` takes the log it names offline, and its directory with it (D5); clients are told
-KAFKA_STORAGE_ERROR. It is never retried: after a failed fsync the kernel may have dropped the pages, and a second one
-would succeed over a hole (KAFKA-10778).
+A `StorageError` takes the log it names offline; clients are told KAFKA_STORAGE_ERROR. Where the disk is its cause it
+takes the directory with it (D5). It is never retried: after a failed fsync the kernel may have dropped the pages, and a
+second one would succeed over a hole (KAFKA-10778).
 """
 
 from typing import Final
@@ -11,13 +11,18 @@ from mainstem.protocol.errors import ErrorCode
 
 
 class StorageError(Exception):
-    """`path` is the file, `position` the byte in it where that is known."""
+    """`path` is the file, `position` the byte in it where that is known.
 
-    def __init__(self, path: str, message: str, position: int = -1) -> None:
+    `cause` is what the operating system said, where it was the disk that failed and not the bytes that were wrong. It
+    is a field of its own because a compiled `raise ... from ...` leaves `__cause__` empty (mypyc ignores the `from`).
+    """
+
+    def __init__(self, path: str, message: str, position: int = -1, cause: OSError | None = None) -> None:
         where = path if position < 0 else f"{path} at byte {position}"
         super().__init__(f"{where}: {message}")
         self.path = path
         self.position = position
+        self.cause = cause
 
     @property
     def code(self) -> ErrorCode:

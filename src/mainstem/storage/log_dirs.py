@@ -273,8 +273,8 @@ class LogDirs(Generic[LogT]):
         try:
             self.logs[key] = self._open_log(place)
         except StorageError as error:
-            if isinstance(error.__cause__, OSError):
-                self.take_offline(directory, error.__cause__)
+            if error.cause is not None:
+                self.take_offline(directory, error.cause)
             else:
                 self.failed_logs[key] = str(error)
         except OSError as error:
@@ -377,7 +377,7 @@ class LogDirs(Generic[LogT]):
                 deletion.run()
             except OSError as error:
                 self.take_offline(deletion.directory, error)
-                raise StorageError(deletion.renames[0][1], str(error)) from error
+                raise StorageError(deletion.renames[0][1], str(error), cause=error) from error
             self.finish_delete(deletion, now_ms)
 
     def begin_delete(self, keys: Sequence[TopicPartition]) -> list[Deletion]:
@@ -435,7 +435,7 @@ class LogDirs(Generic[LogT]):
             self._fs.sync_directory(directory.path)
         except OSError as error:
             self.take_offline(directory, error)
-            raise StorageError(folder, str(error)) from error
+            raise StorageError(folder, str(error), cause=error) from error
         del directory.partitions[key], self._homes[key]
 
     # Moving
@@ -464,7 +464,7 @@ class LogDirs(Generic[LogT]):
             self._fs.sync_directory(target.path)
             log = self._open_log(LogPlace(folder, topic, partition, 0, 0, 0, clean=True))
         except OSError as error:
-            raise StorageError(folder, str(error)) from error
+            raise StorageError(folder, str(error), cause=error) from error
         self.moves[key] = Move(target, folder, log)
         return self.moves[key]
 
@@ -495,7 +495,7 @@ class LogDirs(Generic[LogT]):
                 LogPlace(folder, topic, partition, old.recovery_point, old.log_start, old.high_watermark, clean=True)
             )
         except OSError as error:
-            raise StorageError(folder, str(error)) from error
+            raise StorageError(folder, str(error), cause=error) from error
         del self.moves[key]
         old.abandon()
         old_folder = source.partitions.pop(key)
@@ -598,7 +598,7 @@ class LogDirs(Generic[LogT]):
                 directory.write_checkpoint(RECOVERY_POINTS, offsets, directory.next_number())
             except OSError as error:
                 self.take_offline(directory, error)
-                raise StorageError(directory.path, str(error)) from error
+                raise StorageError(directory.path, str(error), cause=error) from error
 
     def _write_checkpoint(self, directory: LogDirectory, name: str) -> None:
         try:
@@ -638,8 +638,8 @@ class LogDirs(Generic[LogT]):
         try:
             log.close(now_ms)
         except StorageError as error:
-            if isinstance(error.__cause__, OSError):
-                self.take_offline(directory, error.__cause__)
+            if error.cause is not None:
+                self.take_offline(directory, error.cause)
             else:
                 self.fail_log(*key, str(error))
             return False

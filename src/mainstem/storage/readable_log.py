@@ -88,7 +88,8 @@ class ReadableLog:
                 self.failure = error
             else:
                 path = getattr(error, "filename", None) or self.directory
-                self.failure = StorageError(str(path), str(error))
+                cause = error if isinstance(error, OSError) else None
+                self.failure = StorageError(str(path), str(error), cause=cause)
         return self.failure
 
     # -- reading -------------------------------------------------------------------------------------------------

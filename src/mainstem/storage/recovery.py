@@ -53,7 +53,7 @@ def open_log(
         return loader.load(clean, high_watermark)
     except OSError as error:
         loader.close()
-        raise StorageError(str(error.filename or directory), str(error)) from error
+        raise StorageError(str(error.filename or directory), str(error), cause=error) from error
     except Exception:
         loader.close()
         raise

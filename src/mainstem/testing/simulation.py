@@ -146,7 +146,7 @@ class _World(World):
         return start
 
     async def _read_everything(self) -> None:
-        await self._all_visible()
+        await self.observer.all_visible()
         if self._check_at_end is not None:
             try:
                 await self._check_at_end(Simulation(self, "check", Random(f"{self.seed}:check")))

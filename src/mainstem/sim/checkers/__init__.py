@@ -7,6 +7,8 @@ A checker looks after each step of the broker, when the broker dies or has come 
 from typing import TYPE_CHECKING
 
 from mainstem.broker.app import Broker
+from mainstem.protocol.batch import BatchView
+from mainstem.sim.ledger import Place
 
 if TYPE_CHECKING:
     from mainstem.sim.world import World
@@ -20,6 +22,12 @@ class Checker:
 
     def after_step(self, broker: Broker) -> None:
         """After each step of a broker that serves."""
+
+    def appended(self, place: Place, batch: BatchView) -> None:
+        """A batch was appended to a log, or was found there by a start."""
+
+    def reopened(self, place: Place, end: int, kept: list[BatchView], lost: list[BatchView]) -> None:
+        """A log is back, with this end: of what was appended to it these are there, and these are gone."""
 
     def died(self, broker: Broker | None, how: str) -> None:
         """The broker is about to be gone; what it knew can be looked at."""

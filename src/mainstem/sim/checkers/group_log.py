@@ -2,115 +2,105 @@
 
 - G6: the coordinator's state is what a replay of its log gives, and of any compaction of its log: the last record of
   each key, with or without the tombstones.
-- G7: no offset expires while its group has members, nor before its time. An offset that did expire is noted, so that
-  nobody looks for it at the end.
+- G7: no offset expires while its group has members, nor before its time.
+- G4: what is in it, commits and tombstones, is what clients asked for, or expiry. All of it is noted in the ledger, in
+  the order of the log, and what a power loss takes of it.
 """
 
 from random import Random
 
 from mainstem.broker.app import Broker
 from mainstem.core.group.classic import EMPTY, NO_STATE_TIMESTAMP
-from mainstem.core.group.machine import GroupMachine
 from mainstem.core.group.records import read_offset_key, read_offset_value
 from mainstem.core.group.store import OFFSET_PREFIX, GroupStore
 from mainstem.protocol.batch import BatchView, iterate_batches
 from mainstem.protocol.control import parse_end_marker
-from mainstem.protocol.messages.group_records import GroupMetadataKey
+from mainstem.protocol.messages.group_records import GroupMetadataKey, GroupMetadataValue
 from mainstem.protocol.messages.record_framing import GROUP_RECORDS
 from mainstem.protocol.records import iterate_records
 from mainstem.sim.checkers import Checker
-from mainstem.sim.ledger import Violation
+from mainstem.sim.ledger import Place, Violation
+from mainstem.sim.written import OFFSETS_TOPIC
 from mainstem.storage.log import Log
-
-TOPIC = "__consumer_offsets"
 
 
 class GroupLog(Checker):
-    def __init__(self, world: object) -> None:
-        super().__init__(world)  # type: ignore[arg-type]
-        self._read_to: dict[Log, int] = {}
-        self._committed_ms: dict[tuple[str, str, int], int] = {}
-        """When each offset was last committed in this life of the broker."""
-
-    def died(self, broker: Broker | None, how: str) -> None:
-        self._read_to.clear()
-        self._committed_ms.clear()
-
-    def served(self, broker: Broker) -> None:
-        for partition in broker.partitions:
-            if partition.topic == TOPIC:
-                self._read_to[partition.log] = partition.log.log_end
-
-    def after_step(self, broker: Broker) -> None:
-        for index, shard in broker.groups.runtime.shards.items():
-            partition = broker.partitions.get(TOPIC, index)
-            if partition is None:
-                continue
-            log = partition.log
-            read_to = self._read_to.setdefault(log, 0)
-            if log.log_end != read_to:
-                self._read_to[log] = log.log_end
-                for batch in self._batches(log, read_to):
-                    if not batch.is_control and not batch.is_transactional:
-                        self._appended(shard.machine, batch)
-
-    def _batches(self, log: Log, offset: int) -> list[BatchView]:
-        found = []
-        segments = log.segments
-        for at, segment in enumerate(segments):
-            if at + 1 == len(segments) or segments[at + 1].base_offset > offset:
-                data = self.world.disk.peek(segment.log.path)[: segment.size]
-                found += [batch for batch in iterate_batches(data, 0, len(data)) if batch.base_offset >= offset]
-        return found
-
-    def _appended(self, machine: GroupMachine, batch: BatchView) -> None:
+    def appended(self, place: Place, batch: BatchView) -> None:
+        if place[0] != OFFSETS_TOPIC or batch.is_control or batch.is_transactional:
+            return
         for record in iterate_records(batch):
             if record.key is None:
                 continue
-            if not record.key.startswith(OFFSET_PREFIX):
-                if record.value is None:
-                    self._buried(record.key)
-                continue
-            place = read_offset_key(record.key)
-            if record.value is not None:
-                self._committed_ms[place] = read_offset_value(record.value).commit_timestamp
-            elif not self.world.groups.is_being_deleted(place[0]):
-                self._expired(machine, *place)
+            if record.key.startswith(OFFSET_PREFIX):
+                self._offset(place[1], record.offset, record.key, record.value)
+            else:
+                self._other(place[1], record.offset, record.key, record.value)
 
-    def _buried(self, raw_key: bytes) -> None:
-        key, _ = GROUP_RECORDS.decode(raw_key, None)
+    def reopened(self, place: Place, end: int, kept: list[BatchView], lost: list[BatchView]) -> None:
+        if place[0] == OFFSETS_TOPIC:
+            self.world.groups.cut(place[1], end, self.world.process.life)
+
+    def _other(self, index: int, at: int, raw_key: bytes, raw_value: bytes | None) -> None:
+        key, value = GROUP_RECORDS.decode(raw_key, raw_value)
         if isinstance(key, GroupMetadataKey):
-            self.world.groups.begins_anew(key.group)
+            assert value is None or isinstance(value, GroupMetadataValue)
+            self.world.groups.log_generation(key.group, -1 if value is None else value.generation, index, at)
 
-    def _expired(self, machine: GroupMachine, group_id: str, topic: str, partition: int) -> None:
-        self.world.count("offset expired")
-        self.world.trace("offset expired", group_id, topic, partition)
-        self.world.groups.expired(group_id, (topic, partition))
+    def _offset(self, index: int, at: int, key: bytes, raw_value: bytes | None) -> None:
+        groups = self.world.groups
+        group, topic, partition = read_offset_key(key)
+        place = (topic, partition)
+        if raw_value is not None:
+            value = read_offset_value(raw_value)
+            groups.log_commit(group, place, value.metadata, value.offset, value.commit_timestamp, index, at)
+            return
+        deletion = None
+        if groups.knows(group):
+            why = self._not_expired(index, group, place)
+            if why is None:
+                self.world.count("offset expired")
+                self.world.trace("offset expired", group, topic, partition)
+            else:
+                deletion = groups.deletion(group)
+                if deletion is None:
+                    raise why
+        groups.log_tombstone(group, place, index, at, deletion)
+
+    def _not_expired(self, index: int, group_id: str, place: Place) -> Violation | None:
+        """Why it cannot be that an offset's time was over, if it cannot."""
+        broker = self.world.process.broker
+        shard = None if broker is None else broker.groups.runtime.shards.get(index)
+        if shard is None or not self.world.process.is_serving:
+            return None  # of what a start has found nobody knows how it was when it was written
+        machine = shard.machine
         group = machine.groups.get(group_id)
-        if group is None:
-            return  # gone with its last offset, and since when it was empty with it
-        if group.members:
-            raise Violation(
-                "G7 offsets stay while a group has members",
-                f"{group_id} is {group.state.value} and lost its offset of {topic}-{partition}",
-            )
-        since_ms = self._committed_ms.get((group_id, topic, partition))
-        if group.protocol_type is not None and group.state is EMPTY:
-            since_ms = None if group.state_timestamp_ms == NO_STATE_TIMESTAMP else group.state_timestamp_ms
+        last = self.world.groups.last(group_id, place)
+        since_ms = None if last is None else last.timestamp_ms
+        if group is not None:
+            if group.members:
+                return Violation(
+                    "G7 offsets stay while a group has members",
+                    f"{group_id} is {group.state.value} and lost its offset of {place[0]}-{place[1]}",
+                )
+            if group.protocol_type is not None and group.state is EMPTY:
+                since_ms = None if group.state_timestamp_ms == NO_STATE_TIMESTAMP else group.state_timestamp_ms
+        elif self.world.groups.had_members(group_id):
+            since_ms = None  # gone with its last offset, and since when it was empty with it
         now_ms = self.world.process.clock.wall_ms()
         if since_ms is not None and now_ms - since_ms < machine.config.offsets_retention_ms:
-            raise Violation(
+            return Violation(
                 "G7 offsets stay their time",
-                f"{group_id} lost its offset of {topic}-{partition} after {now_ms - since_ms} ms",
+                f"{group_id} lost its offset of {place[0]}-{place[1]} after {now_ms - since_ms} ms",
             )
+        return None
 
     def at_end(self, broker: Broker) -> None:
         rng = Random(f"{self.world.seed}:compaction of groups")
         for index, shard in broker.groups.runtime.shards.items():
-            partition = broker.partitions.get(TOPIC, index)
+            partition = broker.partitions.get(OFFSETS_TOPIC, index)
             if partition is None or not shard.is_serving:
                 continue
-            batches = self._batches(partition.log, 0)
+            batches = self._batches(partition.log)
             live = _state(shard.machine.store)
             if _state(_replayed(batches)) != live:
                 raise Violation("G6 state is what the log says", f"{partition}: a replay of it comes out differently")
@@ -119,6 +109,13 @@ class GroupLog(Checker):
                     "G6 state is what the log says", f"{partition}: a compaction of it comes out differently"
                 )
             self.world.count("group log replayed")
+
+    def _batches(self, log: Log) -> list[BatchView]:
+        found: list[BatchView] = []
+        for segment in log.segments:
+            data = self.world.disk.peek(segment.log.path)[: segment.size]
+            found += iterate_batches(data, 0, len(data))
+        return found
 
 
 def _replayed(batches: list[BatchView]) -> GroupStore:

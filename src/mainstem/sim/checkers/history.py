@@ -7,14 +7,15 @@ records are in the order it sent them. `phantom`: nothing is there that nobody s
 """
 
 from mainstem.broker.app import Broker
+from mainstem.protocol.records import iterate_records
 from mainstem.sim.checkers import Checker
 from mainstem.sim.ledger import Place, Send, Violation
-from mainstem.sim.workloads import Records
+from mainstem.sim.workloads import Records, identity
 
 
 class HistoryHolds(Checker):
     def at_end(self, broker: Broker) -> None:
-        for place, (start, end, records) in self.world.finals.items():
+        for place, (start, end, records) in self.world.observer.finals.items():
             if place not in self.world.ledger.damaged:
                 self._check(place, start, end, records)
 
@@ -29,7 +30,7 @@ class HistoryHolds(Checker):
             there[offset] = value
             last_of_key[key] = offset
             send = ledger.sends[value]
-            if send.ordered:
+            if send.ordered and not (send.is_sent_anew and self._was_cut(place[0])):
                 if newest.get(send.producer, -1) > send.number:
                     raise Violation("nonmonotonic-send", f"{place}: {value!r} at {offset} comes after a later one")
                 newest[send.producer] = send.number
@@ -37,7 +38,7 @@ class HistoryHolds(Checker):
             raise Violation("lost-write", f"{place} starts at {start}, and nothing may be removed from it")
         compacted = self.world.is_keyed(place[0])
         sends = [send for send in ledger.sends.values() if send.place == place]
-        buried = _buried(sends) if compacted else {}
+        buried = self._buried(place, sends) if compacted else {}
         for send in sends:
             if send.acked_at is None or send.acked_at < start or there.get(send.acked_at) == send.value:
                 continue
@@ -53,12 +54,26 @@ class HistoryHolds(Checker):
                 f"and has {there.get(send.acked_at)!r} there",
             )
 
+    def _was_cut(self, topic: str) -> bool:
+        """What is lost of one partition may cost a producer its epoch, and its order on all of them."""
+        return any(self.world.ledger.was_cut(place) for place in self.world.ledger.histories if place[0] == topic)
 
-def _buried(sends: list[Send]) -> dict[bytes | None, int]:
-    """Of each key the last tombstone that may have come and gone; one of unknown outcome may have been anywhere."""
-    buried: dict[bytes | None, int] = {}
-    for send in sends:
-        if send.is_tombstone:
-            at = 1 << 62 if send.acked_at is None else send.acked_at
-            buried[send.key] = max(buried.get(send.key, -1), at)
-    return buried
+    def _buried(self, place: Place, sends: list[Send]) -> dict[bytes | None, int]:
+        """Of each key the last tombstone that may have come and gone: one whose outcome its client does not know may
+        have been appended all the same, and where it was is known from the log."""
+        appended = self._appended(place)
+        buried: dict[bytes | None, int] = {}
+        for send in sends:
+            if send.is_tombstone:
+                at = send.acked_at
+                if at is None:
+                    at = 1 << 62 if appended is None else appended.get(send.value, -1)
+                buried[send.key] = max(buried.get(send.key, -1), at)
+        return buried
+
+    def _appended(self, place: Place) -> dict[bytes, int] | None:
+        """Where each record was appended that is not lost; None on another disk, which nobody has watched."""
+        written = self.world.written.find(place)
+        if written is None or not written.is_known:
+            return None
+        return {identity(record): record.offset for batch in written.batches for record in iterate_records(batch)}

@@ -1,10 +1,13 @@
-"""T5, T7, T9, T12: every transaction is all there or not at all, and ends.
+"""T5, T7, T9, T12: every transaction is all there or not at all, and ends. Always; but for those that a power loss may
+have torn, which the ledger knows one by one.
 
-At the end, by what a reader of committed records can see: what was acknowledged as committed is there, each value once;
-what nobody asked to commit is not; of the rest all or nothing. A group's position is that of the last transaction that
-is there. What a reader saw before is there still. No partition has an open transaction that nobody would end.
-
-C4, in the files themselves: after every batch of a transaction comes a marker of its producer, of the right kind.
+- What the markers in the files say is what a reader of committed records is given, up to the last stable offset (T6):
+  this holds of torn ones, too.
+- What was acknowledged as committed is there, each value once; what nobody asked to commit is not (`G1a`); of the rest
+  all or nothing. What a reader saw before is there still.
+- A group's position is that of the last transaction that is there.
+- C4, in the files themselves: after every batch of a transaction comes a marker of its producer, of the right kind.
+- `G1c`: no transactions have read from each other in a circle. `precommitted-read`: none has read its own.
 """
 
 from mainstem.broker.app import Broker
@@ -15,61 +18,83 @@ from mainstem.sim.checkers import Checker
 from mainstem.sim.ledger import Place, Violation
 from mainstem.sim.txn_ledger import Txn
 from mainstem.sim.txn_workload import PLACES
-from mainstem.storage.checkpoint import read_file
+
+Values = dict[int, bytes]
+"""By offset."""
 
 
 class TransactionsHold(Checker):
     def at_end(self, broker: Broker) -> None:
         world = self.world
-        if not world.is_transactional or not world.txns.is_sure:
+        if not world.is_transactional:
             return
-        seen: dict[bytes, int] = {}
-        for place, values in world.txn_finals.items():
-            for value in values:
-                if value in world.txns.by_value:
-                    if value in seen and not world.is_keyed(place[0]):
-                        raise Violation("duplicate", f"{place} has {value!r} twice")
-                    seen[value] = 1
+        seen: dict[bytes, None] = {}
+        for place in PLACES:
+            committed = self._committed(broker, place)
+            self._check_reader(place, committed)
+            for value in committed.values():
+                if value in seen and not world.is_keyed(place[0]):
+                    raise Violation("duplicate", f"{place} has {value!r} twice")
+                seen[value] = None
         last_offsets: dict[str, int] = {}
         for txn in world.txns.txns:
-            if self._is_there(txn, seen) and txn.offset is not None:
+            if not txn.is_torn and self._is_there(txn, seen) and txn.offset is not None:
                 last_offsets[txn.group] = txn.offset
         for value in world.txns.read:
-            if value not in seen and not world.is_keyed(world.txns.by_value[value].values[value][0]):
+            txn = world.txns.by_value[value]
+            if value not in seen and not world.is_keyed(txn.values[value][0]) and not txn.is_torn:
                 raise Violation("T5 what was read is there", f"{value!r} was read as committed and is not there")
         self._check_offsets(last_offsets)
-        for place in PLACES:
-            self._check_markers(broker, place)
+        self._check_circles()
 
-    def _check_markers(self, broker: Broker, place: Place) -> None:
-        """A marker outlives the data of its transaction: whoever reads the log from its start must find it."""
+    def _committed(self, broker: Broker, place: Place) -> Values:
+        """What is committed by the files. A marker outlives the data of its transaction: whoever reads must find it."""
         log = broker.partitions.find(*place).log
-        disk = self.world.disk
-        waiting: dict[int, list[bytes]] = {}
-        for name in sorted(one for one in disk.list_directory(log.directory) if one.endswith(".log")):
-            data = read_file(disk, f"{log.directory}/{name}")
+        waiting: dict[int, Values] = {}
+        committed: Values = {}
+        for segment in log.segments:
+            data = self.world.disk.peek(segment.log.path)[: segment.size]
             for batch in iterate_batches(data, 0, len(data)):
                 if batch.is_control and batch.record_count:
                     marker = parse_end_marker(batch)
-                    values = waiting.pop(batch.producer_id, [])
+                    values = waiting.pop(batch.producer_id, {})
                     if marker is not None and marker.commit:
-                        self._check_committed(place, values)
+                        self._check_asked_for(place, values)
+                        committed |= values
                 elif batch.is_transactional and not batch.is_control:
-                    values = [record.value for record in iterate_records(batch) if record.value is not None]
-                    if values:
-                        waiting.setdefault(batch.producer_id, []).extend(values)
-        if waiting:
-            raise Violation("C4 a marker outlives its data", f"{place}: no marker ends {next(iter(waiting.values()))}")
+                    held = {each.offset: each.value for each in iterate_records(batch) if each.value is not None}
+                    if held:
+                        waiting.setdefault(batch.producer_id, {}).update(held)
+        for producer_id, values in waiting.items():
+            if not self.world.txns.is_torn_at(producer_id):
+                raise Violation(
+                    "C4 a marker outlives its data", f"{place}: no marker ends {next(iter(values.items()))}"
+                )
+            self.world.count("transaction left open by a power loss")
+        return dict(sorted(committed.items()))
 
-    def _check_committed(self, place: Place, values: list[bytes]) -> None:
-        for value in values:
+    def _check_asked_for(self, place: Place, values: Values) -> None:
+        for value in values.values():
             txn = self.world.txns.by_value[value]
-            if not txn.commit_sent:
+            if not txn.commit_sent and not txn.is_torn:
                 raise Violation(
                     "C4 a marker outlives its data", f"{place}: a commit follows {value!r}, which nobody asked for"
                 )
 
-    def _is_there(self, txn: Txn, seen: dict[bytes, int]) -> bool:
+    def _check_reader(self, place: Place, committed: Values) -> None:
+        """T5, T6: what a reader was given is what the markers say; compaction may have taken something since."""
+        stable, given = self.world.observer.txn_finals[place]
+        expected = [value for offset, value in committed.items() if offset < stable]
+        if self.world.is_keyed(place[0]):
+            still = dict.fromkeys(expected)
+            given = [value for value in given if value in still]
+        if given != expected:
+            odd = [value for value in (*given, *expected) if given.count(value) != expected.count(value)]
+            raise Violation(
+                "T5 a reader is given what is committed", f"{place}: up to {stable}, {odd[:3]} differ from the markers"
+            )
+
+    def _is_there(self, txn: Txn, seen: dict[bytes, None]) -> bool:
         """Compaction may have taken records of compacted topics: only those of others tell."""
         telling = [value for value, place in txn.values.items() if not self.world.is_keyed(place[0])]
         there = [value for value in telling if value in seen]
@@ -90,14 +115,44 @@ class TransactionsHold(Checker):
 
     def _check_offsets(self, last_offsets: dict[str, int]) -> None:
         """T9. A transaction of which nothing tells may have been committed: its offset is as good as the last."""
-        for group, found in self.world.txn_offsets.items():
+        for group, found in self.world.observer.txn_offsets.items():
             unknown = [
                 txn.offset
                 for txn in self.world.txns.txns
-                if txn.group == group and txn.offset is not None and txn.commit_sent and not txn.is_committed
+                if txn.group == group
+                and txn.offset is not None
+                and (txn.is_torn or (txn.commit_sent and not txn.is_committed))
             ]
             expected = last_offsets.get(group, -1)
             allowed = [expected, *(offset for offset in unknown if offset is not None and offset > expected)]
             if found not in allowed:
                 raise Violation("T9 offsets are part of the transaction", f"{group} is at {found}, not at {allowed}")
             self.world.count("transactional offset checked")
+
+    def _check_circles(self) -> None:
+        """Who read from whom, write-read edges alone: writes of different transactions may interleave (G0)."""
+        txns = self.world.txns
+        readers = {txn.number: txn for txn in txns.txns if txn.is_committed and not txn.is_torn}
+        sources = {
+            number: {by.number for value in txn.reads if (by := txns.by_value.get(value)) and by.number in readers}
+            for number, txn in readers.items()
+        }
+        for number, txn in readers.items():
+            if number in sources[number]:
+                raise Violation("precommitted-read", f"transaction {number} of {txn.producer} has read what it wrote")
+        done: set[int] = set()
+        for number in readers:
+            _walk(number, sources, [], done)
+        if any(sources.values()):
+            self.world.count("reads between transactions checked")
+
+
+def _walk(number: int, sources: dict[int, set[int]], path: list[int], done: set[int]) -> None:
+    if number in path:
+        raise Violation(
+            "G1c", f"transactions read from each other in a circle: {[*path[path.index(number) :], number]}"
+        )
+    if number not in done:
+        for source in sorted(sources[number]):
+            _walk(source, sources, [*path, number], done)
+        done.add(number)

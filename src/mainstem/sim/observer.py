@@ -1,0 +1,133 @@
+"""Who looks at what came of a run: everything that can be read, what groups have, what is committed.
+
+After all faults have ended, and past no client: by requests that any client may send. What was seen is kept for the
+checkers.
+"""
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+from mainstem.broker.partition import Partition
+from mainstem.protocol.errors import ErrorCode
+from mainstem.sim.client import NoAnswer, SimClient
+from mainstem.sim.group_members import describe_state, fetch_committed, find_coordinator
+from mainstem.sim.ledger import Place, Violation
+from mainstem.sim.txn_workload import PLACES, fetch_committed_records
+from mainstem.sim.workloads import Records, read_all
+
+if TYPE_CHECKING:
+    from mainstem.sim.world import World
+
+
+class Observer:
+    def __init__(self, world: "World") -> None:
+        self.world = world
+        self.finals: dict[Place, tuple[int, int, Records]] = {}
+        """Start, end and records of each partition."""
+        self.committed: dict[tuple[str, Place], int] = {}
+        self.group_states: dict[str, str] = {}
+        self.txn_finals: dict[Place, tuple[int, list[bytes]]] = {}
+        """Up to where a reader of committed records has read each partition, and what it was given."""
+        self.txn_offsets: dict[str, int] = {}
+
+    async def read_everything(self) -> None:
+        client = self.world.observing_client()
+        await self.all_visible()
+        for topic, (partitions, _) in self.world.topics.items():
+            for partition in range(partitions):
+                if (topic, partition) in self.world.ledger.damaged:
+                    continue
+                self.finals[topic, partition] = await read_all(client, (topic, partition))
+        wanted = {(commit.group, commit.place): None for commit in self.world.groups.commits}
+        for group, place in wanted:
+            self.committed[group, place] = await self._fetch_committed(client, group, place)
+
+        if self.world.is_transactional:
+            await self.transactions_end()
+            await self._read_committed(client)
+
+    async def _read_committed(self, client: SimClient) -> None:
+        broker = self.world.process.broker
+        assert broker is not None
+        for place in PLACES:
+            values: list[bytes] = []
+            offset = 0
+            # A coordinator may still be about to end what a power loss has torn.
+            end = broker.partitions.find(*place).last_stable_offset
+            while offset < end:
+                try:
+                    code, records, after = await fetch_committed_records(client, place, offset)
+                except NoAnswer:
+                    continue
+                if code is not ErrorCode.NONE or after == offset:
+                    break
+                values += [value for at, value in records if at < end]
+                offset = after
+            self.txn_finals[place] = (end, values)
+        for group in dict.fromkeys(txn.group for txn in self.world.txns.txns if txn.offset is not None):
+            self.txn_offsets[group] = await self._fetch_committed(client, group, ("log", 0))
+
+    async def transactions_end(self) -> None:
+        """T12, and T7: what is open on a partition would be open for ever if no coordinator knew of it."""
+        open_places: list[str] = []
+        for _ in range(300):
+            broker = self.world.process.broker
+            assert broker is not None
+            open_places = [str(one) for one in broker.partitions if self._is_open(one)]
+            if not open_places:
+                return
+            await asyncio.sleep(0.1)
+        raise Violation("T12 every transaction ends", f"transactions are open on {open_places}, and nobody ends them")
+
+    def _is_open(self, partition: Partition) -> bool:
+        """Whether it has a transaction that somebody must end: all but those of which the power loss took the rest."""
+        if partition.last_stable_offset == partition.high_watermark:
+            return False
+        states = partition.log.producers.states
+        waiting = [each.producer_id for each in states.all() if each.txn_first_offset >= 0]
+        return not all(self.world.txns.is_torn_at(producer_id) for producer_id in waiting)
+
+    async def all_visible(self) -> None:
+        """Waits until the high watermarks, which a restart may set back, have caught up."""
+        broker = self.world.process.broker
+        assert broker is not None
+        for _ in range(100):
+            behind = [
+                each
+                for each in broker.partitions
+                if each.high_watermark < each.log.log_end and (each.topic, each.index) not in self.world.ledger.damaged
+            ]
+            if not behind:
+                return
+            await asyncio.sleep(0.05)
+        raise Violation("P12 what is there can be read", f"the high watermarks of {behind} do not reach their ends")
+
+    async def _fetch_committed(self, client: SimClient, group: str, place: Place) -> int:
+        for _ in range(100):
+            try:
+                await find_coordinator(client, group)
+                found = await fetch_committed(client, group, *place)
+                if found is not None:
+                    return found
+            except NoAnswer:
+                pass
+            await asyncio.sleep(0.1)
+        raise Violation("G9 the coordinator answers", f"the offsets of {group} cannot be read")
+
+    async def watch_groups(self) -> None:
+        client = self.world.observing_client()
+        for group in dict.fromkeys(commit.group for commit in self.world.groups.commits):
+            self.group_states[group] = await self._settled_state(client, group)
+        client.close()
+
+    async def _settled_state(self, client: SimClient, group: str) -> str:
+        state = ""
+        for _ in range(20):
+            with contextlib.suppress(NoAnswer):
+                await find_coordinator(client, group)
+                state = await describe_state(client, group)
+                if state in ("Stable", "Empty", "Dead"):
+                    break
+            await asyncio.sleep(1)
+        return state
