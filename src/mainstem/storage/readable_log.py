@@ -175,7 +175,7 @@ class ReadableLog:
         """Takes back a job that has run: the slice, or the next job where the segment ended before the offset."""
         job.unpin()
         self._check_came_back(job.error)
-        if job.index_damage:
+        if job.index_damage and job.reindexed == job.segment.reindexed:
             self._index_damaged(job.segment, job.index_damage)
         if job.generation != self._generation:
             return self.begin_read(job.offset, job.max_bytes, job.upper_bound, job.min_one)
@@ -300,7 +300,7 @@ class ReadableLog:
         """Takes back a job that has run: what it found, or the next job where its segment had nothing."""
         job.unpin()
         self._check_came_back(job.error)
-        if job.index_damage:
+        if job.index_damage and job.reindexed == job.segment.reindexed:
             self._index_damaged(job.segment, job.index_damage)
         if job.generation != self._generation:
             return self.begin_find(job.timestamp, job.upper_bound)

@@ -95,6 +95,7 @@ class ReadJob:
         self.generation: i64 = generation
         self.found: Found | None = None
         self.error: Exception | None = None
+        self.reindexed: i64 = segment.reindexed
         self.index_damage = ""
         """What is wrong with the segment's index, where something is."""
         self.end: i64 = segment.size

@@ -74,6 +74,8 @@ class Segment:
         self._max_timestamp_offset: i64 = base_offset
         self._max_timestamp_known = False
         self._indexes_checked = False
+        self.reindexed: i64 = 0
+        """How often its indexes were built anew: what a reader says of older ones is out of date."""
         self._recent_last_offsets: list[int] = []
         self._recent_base_offsets: list[int] = []
         self._recent_positions: list[int] = []
@@ -136,6 +138,7 @@ class Segment:
     def indexes_rebuilt(self, max_timestamp: i64, max_timestamp_offset: i64) -> None:
         """Both were written anew in a thread (`reindexing`), and this was seen on the way."""
         self._indexes_checked = True
+        self.reindexed += 1
         if not self._max_timestamp_known:
             self._max_timestamp = max_timestamp
             self._max_timestamp_offset = max_timestamp_offset

@@ -34,6 +34,7 @@ class TimestampJob:
         self.generation: i64 = generation
         self.found: TimestampedOffset | None = None
         self.error: Exception | None = None
+        self.reindexed: i64 = segment.reindexed
         self.index_damage = ""
         """What is wrong with the segment's indexes, where something is."""
         self._end: i64 = segment.size

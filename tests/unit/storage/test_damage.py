@@ -190,3 +190,17 @@ def test_leader_epochs_whose_file_makes_no_sense_are_found_in_the_batches(text: 
     assert [found.base_offset for found in read_all(log)] == list(range(COUNT))
     log.close(NOW_MS)
     assert disk.peek(f"{DIRECTORY}/leader-epoch-checkpoint") == sound
+
+
+def test_a_reader_that_began_before_an_index_was_built_anew_does_not_have_it_built_again() -> None:
+    disk = closed()
+    disk.remove(INDEX)
+    log = reopened(disk)
+    early, late = log.begin_read(3, 1, COUNT), log.begin_read(4, 1, COUNT)
+    for number, job in enumerate((early, late)):
+        assert isinstance(job, ReadJob)
+        job.run()
+        found = log.finish_read(job)
+        assert not isinstance(found, ReadJob)
+        found.release()
+        assert reindex(log) == (1 if number == 0 else 0)
