@@ -154,7 +154,7 @@ class Log(ReadableLog):
         transaction_version: i64 = 0,
         guard: int = NO_GUARD,
     ) -> AppendResult:
-        """Appends the one batch in `buffer[start:end]`; RemoteError where it may not be, with nothing changed."""
+        """Appends the one batch in `buffer[start:end]`; RemoteError where it may not be, with no record changed."""
         self._check_alive()
         valid = validate(buffer, start, end, self._rules, now_ms, origin)
         return self._append_checked(valid, leader_epoch, now_ms, origin, transaction_version, guard)
@@ -178,13 +178,6 @@ class Log(ReadableLog):
         self, valid: ValidBatch, leader_epoch: i64, now_ms: i64, origin: Origin, transaction_version: i64, guard: int
     ) -> AppendResult:
         batch = valid.batch
-        marker: EndMarker | None = None
-        if batch.producer_id >= 0 and origin != Origin.RAFT:
-            if batch.is_control:
-                marker = parse_end_marker(batch)
-            duplicate = self._check_producer(batch, marker, origin, transaction_version, guard)
-            if duplicate is not None:
-                return self._duplicate_result(duplicate, leader_epoch)
         if valid.size > self._roll_bytes:
             raise RemoteError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
@@ -193,7 +186,19 @@ class Log(ReadableLog):
         base_offset: i64 = self.log_end
         last_offset: i64 = base_offset + batch.last_offset_delta
         try:
-            self._append_valid(valid, marker, base_offset, last_offset, leader_epoch, now_ms)
+            # Before the producer is looked at, as in Kafka: the files are the same though the batch is refused.
+            self._roll_if_needed(valid.size, valid.max_timestamp, last_offset, now_ms)
+        except OSError as error:
+            raise self.fail(error) from error
+        marker: EndMarker | None = None
+        if batch.producer_id >= 0 and origin != Origin.RAFT:
+            if batch.is_control:
+                marker = parse_end_marker(batch)
+            duplicate = self._check_producer(batch, marker, origin, transaction_version, guard)
+            if duplicate is not None:
+                return self._duplicate_result(duplicate, leader_epoch)
+        try:
+            self._append_valid(valid, marker, base_offset, last_offset, leader_epoch)
         except OSError as error:
             raise self.fail(error) from error
         return AppendResult(
@@ -213,11 +218,9 @@ class Log(ReadableLog):
         base_offset: i64,
         last_offset: i64,
         leader_epoch: i64,
-        now_ms: i64,
     ) -> None:
         if leader_epoch > self.epochs.latest:
             self.epochs.assign(leader_epoch, base_offset)
-        self._roll_if_needed(valid.size, valid.max_timestamp, last_offset, now_ms)
         segment = self._active
         position: i64 = segment.write(valid.buffers(base_offset, leader_epoch), valid.size)
         self._segments.grew(valid.size)

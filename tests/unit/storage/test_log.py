@@ -158,6 +158,28 @@ def test_without_timestamps_age_counts_from_when_the_segment_was_made() -> None:
     assert [segment.base_offset for segment in log.segments] == [0, 2]
 
 
+@pytest.mark.parametrize("sequence", [0, 7])
+def test_a_batch_that_is_refused_where_a_segment_is_full_leaves_a_new_segment_as_in_kafka(sequence: int) -> None:
+    """Kafka rolls before it looks at the producer: a duplicate, or one out of order, still begins a segment."""
+    disk = new_disk()
+    one = batch(b"00", producer_id=5, epoch=0, sequence=0)
+    log = open_in(disk, config(segment_bytes=len(one)))
+    append(log, one)
+    again = batch(b"00", producer_id=5, epoch=0, sequence=sequence)
+    for _ in range(2):
+        if sequence == 0:
+            assert append(log, again).is_duplicate
+        else:
+            with pytest.raises(RemoteError) as raised:
+                append(log, again)
+            assert raised.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert [segment.base_offset for segment in log.segments] == [0, 1]
+    assert log.log_end == 1
+    append(log, batch(b"01", producer_id=5, epoch=0, sequence=1))
+    log.close(NOW_MS)
+    assert [found.base_offset for found in read_all(open_in(disk, clean=True, recovery_point=2))] == [0, 1]
+
+
 def test_jitter_rolls_early() -> None:
     disk = new_disk()
     disk.make_directory("/d")

@@ -84,7 +84,7 @@ def _parse(key: ConfigKey, text: str) -> Value:
         case ConfigType.INT | ConfigType.LONG | ConfigType.SHORT:
             low, high = (INT_MIN, INT_MAX) if key.type is ConfigType.INT else (LONG_MIN, LONG_MAX)
             try:
-                number = int(stripped)
+                number = int(_as_java(stripped))
             except ValueError:
                 raise ValueError(f"{key.name}={text} is not allowed: it must be a whole number") from None
             if not low <= number <= high:
@@ -92,13 +92,22 @@ def _parse(key: ConfigKey, text: str) -> Value:
             return number
         case ConfigType.DOUBLE:
             try:
-                return float(stripped)
+                return float(_as_java(stripped).rstrip("fFdD"))
             except ValueError:
                 raise ValueError(f"{key.name}={text} is not allowed: it must be a number") from None
         case ConfigType.LIST:
-            return tuple(part.strip() for part in stripped.split(",")) if stripped else ()
+            parts = [part.strip() for part in stripped.split(",")] if stripped else []
+            # Kafka passes over a policy that is named twice, and keeps other lists as they are.
+            return tuple(dict.fromkeys(parts) if key.name == "cleanup.policy" else parts)
         case ConfigType.STRING:
             return stripped
+
+
+def _as_java(number: str) -> str:
+    """Python takes `1_000` for a number; Java does not."""
+    if "_" in number:
+        raise ValueError(number)
+    return number
 
 
 def _anything(value: Value) -> bool:
