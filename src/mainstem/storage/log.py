@@ -30,7 +30,7 @@ from mainstem.protocol.batch import NO_TIMESTAMP, BatchView
 from mainstem.protocol.control import EndMarker, parse_end_marker
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.storage import names
-from mainstem.storage.duplicates import find_older_batches
+from mainstem.storage.duplicates import OlderSearch, begin_older_search, find_older_batches, may_be_older
 from mainstem.storage.flushing import FlushJob, RemovalJob
 from mainstem.storage.leader_epoch_file import format_leader_epochs, write_leader_epochs
 from mainstem.storage.open_files import OpenFiles
@@ -90,6 +90,7 @@ class Log(ReadableLog):
         self._has_new_names = False
         self._flush: FlushJob | None = None
         self._restructuring: Restructuring | None = None
+        self._older_search: OlderSearch | None = None
         self.producers.states.on_high_watermark(self.high_watermark)
         self._update_first_unstable()
         self._set_config(config)
@@ -161,17 +162,25 @@ class Log(ReadableLog):
 
     def takes_long(self, buffer: bytes, start: i64, end: i64) -> bool:
         """Whether a client's batch is better judged in a thread (`prepare`)."""
-        return takes_long(buffer, start, end, self._rules)
+        return takes_long(buffer, start, end, self._rules) or may_be_older(self.producers.states, buffer, start, end)
 
     def prepare(self, buffer: bytes, start: i64, end: i64, now_ms: i64) -> Preparation:
         """A job that judges a client's batch by the rules of now; `append_prepared` follows."""
-        return Preparation(buffer, start, end, self._rules, now_ms)
+        prepared = Preparation(buffer, start, end, self._rules, now_ms)
+        search = begin_older_search(self._fs, self._segments.all(), self.producers.states, buffer, start, end)
+        if search is not None:
+            prepared.beforehand = search.run
+            self._older_search = search
+        return prepared
 
     def append_prepared(
         self, prepared: Preparation, leader_epoch: i64, now_ms: i64, transaction_version: i64 = 0, guard: int = NO_GUARD
     ) -> AppendResult:
         """`append_as_leader` of a batch that was judged."""
         self._check_alive()
+        search, self._older_search = self._older_search, None
+        if search is not None:
+            search.give_to(self.producers.states)
         return self._append_checked(prepared.result(), leader_epoch, now_ms, Origin.CLIENT, transaction_version, guard)
 
     def _append_checked(

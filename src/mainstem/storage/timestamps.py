@@ -47,10 +47,10 @@ class TimestampJob:
         try:
             try:
                 self.found = self._search(self._start())
-            except StorageError as error:
+            except StorageError as damage:
                 # The indexes or the batches: the batches alone tell.
                 self.found = self._search(HeaderScan(self._log, 0, self._end, False))
-                self.index_damage = str(error)
+                self.index_damage = str(damage)
         except (OSError, StorageError) as error:
             self.error = error
 
