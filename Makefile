@@ -53,10 +53,10 @@ types: $(VENV)/.ready
 test-interpreted: $(VENV)/.ready
 	$(INTERPRETED) -m pytest -n $(JOBS) -m 'not campaign'
 
-# The simulator and its mutations replace functions, which compiled code does not notice: they run interpreted only.
+# Mutations replace functions, which compiled code does not notice: they run interpreted only.
 test-compiled: build/compiled/.ready
 	@if find build/compiled -name '*.so' | grep -q . ; then \
-	  set -x; $(COMPILED) -m pytest -n $(JOBS) -m 'not campaign' --ignore tests/sim --ignore tests/mutations; \
+	  set -x; $(COMPILED) -m pytest -n $(JOBS) -m 'not campaign' --ignore tests/mutations --ignore-glob 'tests/sim/test_client_*'; \
 	else echo "There is no C compiler, so there is no compiled build to test."; fi
 
 ## make test-crash        every crash of small workloads on a simulated disk, and long random runs beside a model
@@ -90,8 +90,8 @@ test-differential: build/compiled/.ready
 ## make test-sim          many simulated runs with faults; SEEDS=20000 for a campaign, FROM=0 is the first seed
 SEEDS ?= 2000
 FROM ?= 0
-test-sim: $(VENV)/.ready
-	PYTHONHASHSEED=0 PYTHONPATH=src $(BIN)/python -m mainstem.sim --seeds $(SEEDS) --from $(FROM) --jobs $(JOBS)
+test-sim: build/compiled/.ready
+	PYTHONHASHSEED=0 PYTHONPATH=build/compiled $(BIN)/python -m mainstem.sim --seeds $(SEEDS) --from $(FROM) --jobs $(JOBS)
 
 ## make test-mutations    historical bugs put back: the simulator must find each (docs/track-record.md)
 test-mutations: $(VENV)/.ready
@@ -113,7 +113,7 @@ test-spark-%: build/compiled/.ready build/spark-%/.ready
 build/spark-%/.ready: pyproject.toml
 	@echo "Setting up PySpark $* in build/spark-$* (once, some minutes) ..."
 	@$(PYTHON) -m venv build/spark-$*
-	@MAINSTEM_COMPILE=0 build/spark-$*/bin/pip install -q -e '.[spark]' 'pyspark==$*' pytest pytest-timeout confluent-kafka
+	@MAINSTEM_COMPILE=0 build/spark-$*/bin/pip install -q -e '.[spark]' 'pyspark==$*' pytest pytest-timeout hypothesis confluent-kafka
 	@touch $@
 
 ## make demo              a broker, a shop's orders, pipelines on Spark, a plot and an audit, in two minutes

@@ -2,43 +2,40 @@
 
 Each measurement is a process of its own that reads a topic of one partition from its beginning, the fastest way its
 client has: a list at a time. What is counted is from the first to the last record, so that finding the broker is not.
-Rounds go through all clients, forwards and backwards in turn, so that whatever else the machine does meets all of them.
 
-    python -m bench.consuming CLIENT BOOTSTRAP TOPIC RECORDS     one measurement: records per second
+    python -m bench.consuming CLIENT BOOTSTRAP TOPIC RECORDS     one measurement: records per second, CPU seconds
 """
 
 import asyncio
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from typing import Final
 
 from bench import load
-from bench.frame import MAINSTEM, Figures, Result, Setting
+from bench.clients import Client, Measured, compare, one_measurement
+from bench.frame import Figures, Result, Setting
+from bench.systems import System
 
 RECORDS: Final = 2_000_000
-SLOW_RECORDS: Final = 200_000
 RECORD_BYTES: Final = 100
 AT_A_TIME: Final = 10_000
-TIMEOUT_S: Final = 600
 
 
-def _ours(bootstrap: str, topic: str, count: int) -> float:
+def _ours(bootstrap: str, topic: str, count: int) -> Measured:
     from mainstem import Consumer
 
     with Consumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
         return _timed(lambda: len(consumer.poll(10_000, max_records=AT_A_TIME)), count)
 
 
-def _arrow(bootstrap: str, topic: str, count: int) -> float:
+def _arrow(bootstrap: str, topic: str, count: int) -> Measured:
     from mainstem import Consumer
 
     with Consumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
         return _timed(lambda: sum(batch.num_rows for batch in consumer.fetch_arrow(10_000)), count)
 
 
-def _confluent(bootstrap: str, topic: str, count: int) -> float:
+def _confluent(bootstrap: str, topic: str, count: int) -> Measured:
     from confluent_kafka import Consumer, TopicPartition
 
     settings = {"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False}
@@ -50,7 +47,7 @@ def _confluent(bootstrap: str, topic: str, count: int) -> float:
     return rate
 
 
-def _kafka_python(bootstrap: str, topic: str, count: int) -> float:
+def _kafka_python(bootstrap: str, topic: str, count: int) -> Measured:
     from kafka import KafkaConsumer
 
     consumer = KafkaConsumer(
@@ -61,79 +58,72 @@ def _kafka_python(bootstrap: str, topic: str, count: int) -> float:
     return rate
 
 
-def _aiokafka(bootstrap: str, topic: str, count: int) -> float:
+def _aiokafka(bootstrap: str, topic: str, count: int) -> Measured:
     from aiokafka import AIOKafkaConsumer
 
-    async def run() -> float:
+    async def run() -> Measured:
         consumer = AIOKafkaConsumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest")
         async with consumer:
-            first, got, began = 0, 0, 0.0
+            first, got, began, used = 0, 0, 0.0, 0.0
             while got < count:
                 came = await consumer.getmany(timeout_ms=10_000, max_records=AT_A_TIME)
                 got += sum(map(len, came.values()))
                 if not began:
-                    first, began = got, time.perf_counter()
-            return (got - first) / (time.perf_counter() - began)
+                    first, began, used = got, time.perf_counter(), time.process_time()
+            return _since(began, used, got - first)
 
     return asyncio.run(run())
 
 
-def _timed(take: Callable[[], int], count: int) -> float:
-    """Records per second after the first that came."""
+def _timed(take: Callable[[], int], count: int) -> Measured:
+    """What it took after the first that came."""
     first = got = take()
-    began = time.perf_counter()
+    began, used = time.perf_counter(), time.process_time()
     while got < count:
         got += take()
-    return (got - first) / (time.perf_counter() - began)
+    return _since(began, used, got - first)
 
 
-CLIENTS: Final = {
+def _since(began: float, used: float, records: int) -> Measured:
+    return records / (time.perf_counter() - began), (time.process_time() - used) / (records / 1e6)
+
+
+CLIENTS: Final[dict[str, Client]] = {
     "ours": _ours,
     "arrow": _arrow,
     "confluent": _confluent,
     "kafka_python": _kafka_python,
     "aiokafka": _aiokafka,
 }
-_SLOW: Final = ("kafka_python", "aiokafka")
 
 
 def measure(setting: Setting) -> Result:
-    """All clients on one Mainstem broker."""
-    result = Result()
-    system = setting.systems()[MAINSTEM]
-    try:
-        system.start()
-        topic = load.new_topic(system)
-        load.produce(system, topic, RECORDS, RECORD_BYTES)
-        for number in range(setting.pairs + 1):
-            names = list(CLIENTS) if number % 2 == 0 else list(reversed(CLIENTS))
-            rates = {name: _in_a_process(name, system.bootstrap, topic) for name in names}
-            setting.say("  " + ", ".join(f"{name} {rates[name] / 1e6:.3g} M/s" for name in CLIENTS))
-            if number > 0:
-                result.rounds[MAINSTEM].append(_figures(rates))
-    finally:
-        system.kill()
-    return result
+    """All clients on one Mainstem broker, which has the records."""
+    return compare(setting, "bench.consuming", CLIENTS, RECORDS, _filled, _figures)
 
 
-def _in_a_process(client: str, bootstrap: str, topic: str) -> float:
-    count = SLOW_RECORDS if client in _SLOW else RECORDS
-    command = [sys.executable, "-m", "bench.consuming", client, bootstrap, topic, str(count)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
-    assert done.returncode == 0, f"{client}: {done.stderr[-2000:]}"
-    return float(done.stdout.split()[-1])
+def _filled(system: System) -> Callable[[], str]:
+    topic = load.new_topic(system)
+    load.produce(system, topic, RECORDS, RECORD_BYTES)
+    return lambda: topic
 
 
-def _figures(rates: dict[str, float]) -> Figures:
+def _figures(found: dict[str, Measured]) -> Figures:
+    rates = {name: rate for name, (rate, _) in found.items()}
+    cpu = {name: used for name, (_, used) in found.items()}
     return {
         "objects": rates["ours"] / 1e6,
         "objects_to_confluent": rates["ours"] / rates["confluent"],
         "objects_to_kafka_python": rates["ours"] / rates["kafka_python"],
         "objects_to_aiokafka": rates["ours"] / rates["aiokafka"],
+        "objects_cpu": cpu["ours"],
+        "objects_cpu_to_confluent": cpu["ours"] / cpu["confluent"],
         "arrow": rates["arrow"] / 1e6,
         "arrow_to_confluent": rates["arrow"] / rates["confluent"],
+        "arrow_cpu": cpu["arrow"],
+        "arrow_cpu_to_confluent": cpu["arrow"] / cpu["confluent"],
     }
 
 
 if __name__ == "__main__":
-    print(CLIENTS[sys.argv[1]](sys.argv[2], sys.argv[3], int(sys.argv[4])))
+    one_measurement(CLIENTS)

@@ -2,31 +2,27 @@
 
 Each measurement is a process of its own that writes to a topic of one partition with `acks=all`, idempotent where the
 client can be, batches of up to a megabyte and 5 ms of lingering, uncompressed. What is counted is from the first call
-to the last acknowledgement, after one record that finds the broker. Rounds go through all clients, forwards and
-backwards in turn, so that whatever else the machine does meets all of them. What the client's process used of the
-processor is counted, too: on a machine that does other work it tells more than the clock.
+to the last acknowledgement, after one record that finds the broker.
 
     python -m bench.producing CLIENT BOOTSTRAP TOPIC RECORDS     one measurement: records per second, CPU seconds
 """
 
 import asyncio
-import subprocess
-import sys
 import time
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterable
+from itertools import chain, repeat
+from typing import TYPE_CHECKING, Final
 
 from bench import load
-from bench.frame import MAINSTEM, Figures, Result, Setting
+from bench.clients import Client, Measured, compare, one_measurement
+from bench.frame import Figures, Result, Setting
+
+if TYPE_CHECKING:
+    from confluent_kafka import Producer as ConfluentProducer
 
 RECORDS: Final = 1_000_000
-SLOW_RECORDS: Final = 100_000
 VALUE: Final = bytes(100)
 BATCH_BYTES: Final = 1_000_000
-TIMEOUT_S: Final = 600
-
-Measured = tuple[float, float]
-"""Records a second, and seconds of the processor."""
 
 
 def _ours(bootstrap: str, topic: str, count: int) -> Measured:
@@ -53,7 +49,7 @@ def _ours_async(bootstrap: str, topic: str, count: int) -> Measured:
             for _ in range(count):
                 await producer.send(topic, VALUE)
             await producer.flush()
-            return count / (time.perf_counter() - began), time.process_time() - used
+            return _since(began, used, count)
 
     return asyncio.run(run())
 
@@ -70,43 +66,24 @@ def _arrow(bootstrap: str, topic: str, count: int) -> Measured:
 
 
 def _confluent(bootstrap: str, topic: str, count: int) -> Measured:
-    from confluent_kafka import Producer
-
-    producer = Producer(
-        {
-            "bootstrap.servers": bootstrap,
-            "log_level": 4,
-            "linger.ms": 5,
-            "batch.size": BATCH_BYTES,
-            "enable.idempotence": True,
-            "queue.buffering.max.messages": 1_000_000,
-            "queue.buffering.max.kbytes": 256 << 10,
-        }
-    )
-    producer.produce(topic, VALUE)
-    producer.flush()
-
-    def send() -> None:
-        for number in range(count):
-            while True:
-                try:
-                    producer.produce(topic, VALUE)
-                    break
-                except BufferError:
-                    producer.poll(0.005)
-            if number % 1000 == 0:
-                producer.poll(0)
-        producer.flush()
-
-    return _timed(send, count)
+    producer = _confluent_producer(bootstrap, topic)
+    return _timed(lambda: _send_all(producer, topic, repeat(VALUE, count)), count)
 
 
 def _confluent_arrow(bootstrap: str, topic: str, count: int) -> Measured:
     """What people do who have a table and librdkafka: its values as Python objects, one call each."""
     import pyarrow as pa
-    from confluent_kafka import Producer
 
     table = pa.table({"value": pa.array([VALUE] * count)})
+    producer = _confluent_producer(bootstrap, topic)
+    values = chain.from_iterable(batch.column(0).to_pylist() for batch in table.to_batches(10_000))
+    return _timed(lambda: _send_all(producer, topic, values), count)
+
+
+def _confluent_producer(bootstrap: str, topic: str) -> "ConfluentProducer":
+    """One that has found its broker."""
+    from confluent_kafka import Producer
+
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -120,20 +97,20 @@ def _confluent_arrow(bootstrap: str, topic: str, count: int) -> Measured:
     )
     producer.produce(topic, VALUE)
     producer.flush()
+    return producer
 
-    def send() -> None:
-        for batch in table.to_batches(10_000):
-            for value in batch.column(0).to_pylist():
-                while True:
-                    try:
-                        producer.produce(topic, value)
-                        break
-                    except BufferError:
-                        producer.poll(0.005)
+
+def _send_all(producer: "ConfluentProducer", topic: str, values: Iterable[bytes]) -> None:
+    for number, value in enumerate(values):
+        while True:
+            try:
+                producer.produce(topic, value)
+                break
+            except BufferError:
+                producer.poll(0.005)
+        if number % 1000 == 0:
             producer.poll(0)
-        producer.flush()
-
-    return _timed(send, count)
+    producer.flush()
 
 
 def _kafka_python(bootstrap: str, topic: str, count: int) -> Measured:
@@ -170,7 +147,7 @@ def _aiokafka(bootstrap: str, topic: str, count: int) -> Measured:
             for _ in range(count):
                 await producer.send(topic, VALUE)
             await producer.flush()
-            return count / (time.perf_counter() - began), time.process_time() - used
+            return _since(began, used, count)
 
     return asyncio.run(run())
 
@@ -178,10 +155,14 @@ def _aiokafka(bootstrap: str, topic: str, count: int) -> Measured:
 def _timed(work: Callable[[], object], count: int) -> Measured:
     began, used = time.perf_counter(), time.process_time()
     work()
-    return count / (time.perf_counter() - began), time.process_time() - used
+    return _since(began, used, count)
 
 
-CLIENTS: Final = {
+def _since(began: float, used: float, records: int) -> Measured:
+    return records / (time.perf_counter() - began), (time.process_time() - used) / (records / 1e6)
+
+
+CLIENTS: Final[dict[str, Client]] = {
     "ours": _ours,
     "ours_async": _ours_async,
     "arrow": _arrow,
@@ -190,35 +171,13 @@ CLIENTS: Final = {
     "kafka_python": _kafka_python,
     "aiokafka": _aiokafka,
 }
-_SLOW: Final = ("kafka_python", "aiokafka")
 
 
 def measure(setting: Setting) -> Result:
-    """All clients on one Mainstem broker."""
-    result = Result()
-    system = setting.systems()[MAINSTEM]
-    try:
-        system.start()
-        for number in range(setting.pairs + 1):
-            names = list(CLIENTS) if number % 2 == 0 else list(reversed(CLIENTS))
-            found = {name: _in_a_process(name, system.bootstrap, load.new_topic(system)) for name in names}
-            shown = (f"{name} {found[name][0] / 1e6:.3g} M/s {found[name][1]:.2g} s/M" for name in CLIENTS)
-            setting.say("  " + ", ".join(shown))
-            if number > 0:
-                result.rounds[MAINSTEM].append(_figures(found))
-    finally:
-        system.kill()
-    return result
-
-
-def _in_a_process(client: str, bootstrap: str, topic: str) -> Measured:
-    """Records a second, and seconds of the processor for a million of them."""
-    count = SLOW_RECORDS if client in _SLOW else RECORDS
-    command = [sys.executable, "-m", "bench.producing", client, bootstrap, topic, str(count)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
-    assert done.returncode == 0, f"{client}: {done.stderr[-2000:]}"
-    rate, used = done.stdout.split()[-2:]
-    return float(rate), float(used) / (count / 1e6)
+    """All clients on one Mainstem broker, each to a new topic."""
+    return compare(
+        setting, "bench.producing", CLIENTS, RECORDS, lambda system: lambda: load.new_topic(system), _figures
+    )
 
 
 def _figures(found: dict[str, Measured]) -> Figures:
@@ -241,4 +200,4 @@ def _figures(found: dict[str, Measured]) -> Figures:
 
 
 if __name__ == "__main__":
-    print(*CLIENTS[sys.argv[1]](sys.argv[2], sys.argv[3], int(sys.argv[4])))
+    one_measurement(CLIENTS)

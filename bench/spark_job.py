@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 MASTER = "local[2]"
 HEAP = {"spark.driver.memory": "4g", "spark.ui.enabled": "false", "spark.log.level": "OFF"}
 LATENCY_BATCHES = 60
+LATENCY_S_MAX = 240
 
 
 class Job:
@@ -27,12 +28,12 @@ class Job:
         self._kind = kind
         self._bootstrap = bootstrap
         self._home = home
-        os.environ["PYSPARK_PYTHON"] = sys.executable
         if kind == "mainstem":
             from mainstem.spark import session
 
             self._spark = session("bench", MASTER, HEAP)
         else:
+            os.environ["PYSPARK_PYTHON"] = sys.executable
             builder = SparkSession.builder.master(MASTER).config("spark.jars", jars)
             for key, value in HEAP.items():
                 builder = builder.config(key, value)
@@ -74,7 +75,7 @@ class Job:
         producer = Producer({"bootstrap.servers": self._bootstrap, "linger.ms": 0})
         took: list[int] = []
         seen = -1
-        deadline = time.monotonic() + 240
+        deadline = time.monotonic() + LATENCY_S_MAX
         while len(took) < LATENCY_BATCHES and time.monotonic() < deadline:
             producer.produce(source, b"x" * 100, b"12345678")
             producer.flush(30)
@@ -82,12 +83,16 @@ class Job:
                 new = [each for each in query.recentProgress if each["batchId"] > seen]
                 if any(each["numInputRows"] for each in new) or time.monotonic() > deadline:
                     break
+                if not query.isActive:
+                    raise RuntimeError(f"the query has ended: {query.exception()}")
                 time.sleep(0.002)
             for each in new:
                 seen = max(seen, each["batchId"])
                 if each["numInputRows"]:
                     took.append(each["durationMs"]["triggerExecution"])
         query.stop()
+        if len(took) < LATENCY_BATCHES // 2:
+            raise RuntimeError(f"{len(took)} micro-batches in {LATENCY_S_MAX} s are too few to say anything")
         settled = sorted(took[len(took) // 3 :])
         return {"p50_ms": float(settled[len(settled) // 2]), "p99_ms": float(settled[len(settled) * 99 // 100])}
 

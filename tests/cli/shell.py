@@ -10,6 +10,7 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -96,8 +97,7 @@ class Shell:
             stderr=slave,
             env=self.environment,
             start_new_session=True,
-            # So that Ctrl-C on this keyboard is an interrupt.
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            preexec_fn=_sit_down,
         )
         os.close(slave)
         try:
@@ -107,6 +107,12 @@ class Shell:
             process.kill()
             process.wait(WAIT_S)
             os.close(master)
+
+
+def _sit_down() -> None:
+    """Has Ctrl-C on this keyboard be an interrupt, also where the tests run behind an `&`, which ignores it."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _watch(master: int, keys: bytes, after: bytes) -> bytes:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -15,6 +16,7 @@ from mainstem.client.admin_types import (
     OffsetSpec,
     ResourceType,
 )
+from mainstem.client.connection import BrokerConnection
 from mainstem.client.errors import (
     GroupIdNotFoundError,
     InvalidConfigurationError,
@@ -27,6 +29,7 @@ from mainstem.client.errors import (
 from mainstem.client.sync_admin import Admin
 from mainstem.client.sync_producer import Producer
 from mainstem.client.types import OffsetAndMetadata, TopicPartition
+from mainstem.protocol.messages.k03_metadata import MetadataRequest
 from tests.support.reading import eventually, read_values
 from tests.support.targets import Target
 
@@ -61,6 +64,28 @@ def test_a_topic_is_created_described_and_deleted(admin: Admin) -> None:
     with pytest.raises(UnknownTopicOrPartitionError) as caught:
         admin.delete_topics([name])
     assert caught.value.topic == name
+
+
+def test_only_the_topics_that_are_named_are_asked_for(admin: Admin, topic: str) -> None:
+    asked: list[MetadataRequest] = []
+
+    async def ask(connection: BrokerConnection, request: Any, kind: Any, **options: Any) -> Any:
+        if isinstance(request, MetadataRequest):
+            asked.append(request)
+        return await original(connection, request, kind, **options)
+
+    original = BrokerConnection.ask
+    BrokerConnection.ask = ask  # type: ignore[method-assign, assignment]
+    try:
+        assert list(admin.describe_topics([topic, topic])) == [topic]
+        with pytest.raises(UnknownTopicOrPartitionError) as caught:
+            admin.describe_topics([f"no-{topic}", topic])
+    finally:
+        BrokerConnection.ask = original  # type: ignore[method-assign]
+    assert caught.value.topic == f"no-{topic}"
+    assert [[each.name for each in request.topics or ()] for request in asked] == [[topic], [f"no-{topic}", topic]]
+    assert not any(request.allow_auto_topic_creation for request in asked)
+    assert f"no-{topic}" not in admin.list_topics()
 
 
 def test_of_several_topics_those_that_can_be_are_created_and_the_error_names_the_others(

@@ -13,6 +13,7 @@ from mainstem.client.errors import (
     KafkaTimeoutError,
     UnknownTopicOrPartitionError,
 )
+from mainstem.client.fetcher import ANSWER_BYTES
 from mainstem.client.types import ConsumerRecord, TopicPartition
 from tests.client.consumer_support import Target, new_group, target
 
@@ -173,3 +174,36 @@ def test_mistakes_in_reading_a_topic_are_told(target: Target) -> None:
         mainstem.read_topic(
             "nowhere", bootstrap_servers=target.bootstrap, timeout_ms=300, allow_auto_create_topics=False
         )
+
+
+def test_columns_come_in_fewer_fetches_than_objects_and_are_bounded_as_well(target: Target) -> None:
+    topic = target.topic()
+    for _ in range(12):
+        target.writer.send(topic, 0, [bytes(1000)] * 900)
+    with target.consumer(topic) as consumer:
+        sizes: list[int] = []
+        most = 0
+        while sum(sizes) < 12 * 900:
+            batches = consumer.fetch_arrow(10_000, columns=["value"])
+            sizes += [batch.num_rows for batch in batches]
+            (state,) = consumer._core._subscription.partitions.values()
+            most = max(most, state.buffered_bytes)
+        assert max(sizes) > 900, "no fetch brought more than max_partition_fetch_bytes would"
+        assert most <= 3 * ANSWER_BYTES
+    with target.consumer(topic, max_partition_fetch_bytes=950_000) as consumer:
+        sizes = []
+        while sum(sizes) < 12 * 900:
+            sizes += [batch.num_rows for batch in consumer.fetch_arrow(10_000, columns=["value"])]
+        assert max(sizes) == 900, "what was asked for by hand was not kept to"
+
+
+def test_one_call_gives_what_was_there_when_it_began(target: Target) -> None:
+    """Or a fast broker could keep a single call going to the end of the topic."""
+    topic = target.topic()
+    target.fill(topic, 0, 10)
+    with target.consumer(topic) as consumer:
+        core = consumer._core
+        assert consumer._run(core.wait_ready(10_000))
+        # As if another chunk came for each that is taken.
+        core._fetcher.take_chunk = lambda convert: ["a batch"]  # type: ignore[method-assign, assignment, return-value]
+        assert 0 < len(core.take_ready_arrow(("value",), None)) <= core._fetcher.ready_count

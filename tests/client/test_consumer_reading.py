@@ -14,7 +14,7 @@ from mainstem.client.errors import (
     UnknownTopicOrPartitionError,
 )
 from mainstem.client.types import OffsetAndTimestamp, TopicPartition
-from tests.client.consumer_support import Target, read, target, values
+from tests.client.consumer_support import Target, read, target, until, values
 
 __all__ = ["target"]
 
@@ -125,6 +125,19 @@ def test_without_a_way_to_reset_somebody_has_to_decide(target: Target) -> None:
             consumer.poll(5000)
         consumer.seek(tp, 1)
         assert values(read(consumer, 2)) == [b"0:1", b"0:2"]
+
+
+def test_a_seek_right_after_an_assignment_needs_no_way_to_reset(target: Target) -> None:
+    topic = target.topic()
+    target.fill(topic, 0, 3)
+    tp = TopicPartition(topic, 0)
+    with target.consumer(auto_offset_reset="none") as consumer:
+        consumer.assign([tp])
+        # By now it has found out that there is nowhere to begin; nobody has been told.
+        until(lambda: consumer._core._positions._failure is not None)
+        consumer.seek(tp, 1)
+        assert values(read(consumer, 2)) == [b"0:1", b"0:2"]
+        assert consumer.poll(50) == []
 
 
 def test_an_offset_out_of_range_is_reset(target: Target) -> None:

@@ -167,8 +167,9 @@ def test_each_partition_has_one_owner_through_joins_leaves_and_kills(target: Tar
             settle(members)
         deadline = time.monotonic() + SETTLE_S
         wanted = {(number, offset) for number in range(PARTITIONS) for offset in range(written)}
-        while not wanted <= set().union(*(member.read for member in everybody)):
-            assert time.monotonic() < deadline, "some records were read by nobody"
+        while left := wanted - set().union(*(member.read for member in everybody)):
+            owners = [(member.kind, member.partitions()) for member in members]
+            assert time.monotonic() < deadline, f"read by nobody: {sorted(left)[:10]}; who has what: {owners}"
             time.sleep(0.1)
         for member in members:
             member.stop()

@@ -28,12 +28,15 @@ def test_committed_transactions_are_read_and_aborted_ones_are_not(client: Client
 
 def test_an_open_transaction_holds_readers_back_until_it_ends(client: Client) -> None:
     topic = new_topic(client, "open")
+    client.produce(topic, [Sent("before")])
     producer = client.transact("p", new_name("id"))
     producer.send(topic, "first")
     client.produce(topic, [Sent("plain")])
-    assert [one.value for one in client.fetch(topic, 2)] == ["first", "plain"], "to whom it does not matter"
+    everything = ["before", "first", "plain"]
+    assert [one.value for one in client.fetch(topic, 3)] == everything, "to whom it does not matter"
+    assert committed(client, topic, 1) == ["before"], "one fetch would have them all"
     producer.end()
-    assert committed(client, topic, 2) == ["first", "plain"]
+    assert committed(client, topic, 3) == everything
 
 
 def test_a_new_producer_of_the_same_id_fences_the_old_one(client: Client) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from mainstem.broker.drivers import compaction
+from mainstem.broker.drivers.markers import MarkerSender
 from mainstem.broker.partition import Partition
 from mainstem.core.group import machine, records
 from mainstem.core.group.classic import COMPLETING_REBALANCE, PREPARING_REBALANCE
@@ -24,13 +25,15 @@ from mainstem.core.log.producers import ProducerStates
 from mainstem.core.log.verification import Verifications
 from mainstem.core.txn import machine as txn_machine
 from mainstem.core.txn.machine import Client, TxnMachine
-from mainstem.core.txn.states import TV1, Transaction
+from mainstem.core.txn.states import EPOCH_MAX, TV1, Transaction
 from mainstem.protocol.errors import ErrorCode, RemoteError
+from mainstem.protocol.records import iterate_records
 from mainstem.sim.loop import ProcessDied
 from mainstem.sim.world import TRANSACTIONAL_EVERY
 from mainstem.storage import batch_filter, checkpoint, cleaner, cleaning, log_directory
 from mainstem.storage.clean_shutdown import NAME, UNCLEAN, parse_marker
 from mainstem.storage.errors import StorageError
+from mainstem.storage.flushing import FlushJob
 from mainstem.storage.log import Log
 from mainstem.storage.readable_log import ReadableLog
 
@@ -154,27 +157,16 @@ def _checkpoint_not_synced(patch: pytest.MonkeyPatch, reached: Reached) -> None:
 
 
 def _directory_not_synced(patch: pytest.MonkeyPatch, reached: Reached) -> None:
-    """KAFKA-3968: a new segment's name is not synced, so that a power loss takes the whole file."""
-    original = Log._add_segment
+    """KAFKA-3968: a flush syncs the new segment and not its name, so that a power loss takes the whole file."""
+    original = FlushJob.run
 
-    def add(self: Log, base_offset: int, now_ms: int) -> None:
-        reached()
-        real = self._fs
+    def run(self: FlushJob) -> None:
+        if self.has_new_names:
+            reached()
+        self.has_new_names = False
+        original(self)
 
-        class NoDirectorySync:
-            def __getattr__(self, name: str) -> Any:
-                return getattr(real, name)
-
-            def sync_directory(self, path: str) -> None:
-                """Forgotten."""
-
-        self._fs = NoDirectorySync()  # type: ignore[assignment]
-        try:
-            original(self, base_offset, now_ms)
-        finally:
-            self._fs = real
-
-    patch.setattr(Log, "_add_segment", add)
+    patch.setattr(FlushJob, "run", run)
 
 
 def _recovery_point_not_written(patch: pytest.MonkeyPatch, reached: Reached) -> None:
@@ -380,17 +372,57 @@ def _client_chooses_epoch(patch: pytest.MonkeyPatch, reached: Reached) -> None:
 
 
 def _markers_are_compacted(patch: pytest.MonkeyPatch, reached: Reached) -> None:
-    """KAFKA-14055: a marker goes like a record whose key has come again."""
-    original = compaction_rules.judge
+    """KAFKA-14055: a marker goes like a record where a newer record has the marker's key."""
 
-    def judge(batch: Any, tracker: Any, states: Any, end: int, now_ms: int) -> Any:
-        verdict = original(batch, tracker, states, end, now_ms)
+    def begin(self: cleaning.Cleaning, batch: Any) -> int:
+        self.stats.bytes_read += batch.size
+        self.stats.records_read += batch.record_count
+        verdict = compaction_rules.judge(batch, self._tracker, self.log.producers.states, self.end, self._now_ms)
         if batch.is_control and not verdict.is_spent_marker:
-            reached()
-            verdict.drops_all = True
-        return verdict
+            key = next(iter(iterate_records(batch))).key
+            if key is not None and self._keys.get(bytes(key)) > batch.base_offset:
+                reached()
+                verdict.drops_all = True
+        return self._filter.begin(batch, verdict)
 
-    patch.setattr(cleaning, "judge", judge)
+    patch.setattr(cleaning.Cleaning, "_begin_filtering", begin)
+
+
+def _begin_is_forgotten(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Redpanda #6018: whoever takes over does not know of the transactions that are open."""
+    original = TxnMachine.loaded
+
+    def loaded(self: TxnMachine, now_ms: int) -> Any:
+        for transactional_id in list(self.store.ongoing):
+            reached()
+            del self.store.all[transactional_id]
+        self.store.ongoing.clear()
+        return original(self, now_ms)
+
+    patch.setattr(TxnMachine, "loaded", loaded)
+
+
+def _highest_epoch_is_given(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """KAFKA-20090: a client is given the highest epoch, and none is left for the end of its transaction."""
+
+    def is_exhausted(epoch: int) -> bool:
+        if epoch == EPOCH_MAX - 1:
+            reached()
+        return epoch >= EPOCH_MAX
+
+    patch.setattr(txn_machine, "is_exhausted", is_exhausted)
+
+
+def _completes_with_one_marker(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Our own: a transaction is complete though only the first of its partitions has the marker."""
+    original = MarkerSender._send_to
+
+    async def send(self: MarkerSender, node_id: int, places: list[Any], *rest: Any) -> list[Any]:
+        if len(places) > 1:
+            reached()
+        return places if await original(self, node_id, places[:1], *rest) else []
+
+    patch.setattr(MarkerSender, "_send_to", send)
 
 
 def _producers_expire_early(patch: pytest.MonkeyPatch, reached: Reached) -> None:
@@ -439,9 +471,12 @@ TRANSACTIONS = (
     "C4",
     "T4",
     "T5",
+    "T6",
     "T7",
+    "T8",
     "T9",
     "T12",
+    "G9",
     "G1a",
     "T1",
     "D6",
@@ -458,10 +493,23 @@ MUTATIONS = (
         "KAFKA-7866",
         "the end moves after the index",
         _end_moves_after_index,
-        ("D5", "inconsistent", "duplicate", "lost", "D3", "T1", "P1", "D6", "nothing fails"),
-        600,
+        (
+            "D1",
+            "D3",
+            "D5",
+            "D6",
+            "C1",
+            "T1",
+            "P1",
+            "inconsistent",
+            "duplicate",
+            "lost",
+            "nonmonotonic",
+            "nothing fails",
+        ),
+        400,
     ),
-    Mutation("KAFKA-10778", "appends after a failed write", _appends_after_error, ("D5",), 200),
+    Mutation("KAFKA-10778", "appends after a failed write", _appends_after_error, ("D5", "poll-skip"), 100),
     Mutation("KAFKA-10432", "epoch 0 is left out", _no_epoch_zero, ("P9", "D6"), 5),
     Mutation(
         "KAFKA-10471",
@@ -474,21 +522,21 @@ MUTATIONS = (
         "KAFKA-9892",
         "checkpoints are not synced",
         _checkpoint_not_synced,
-        ("the broker starts", "D3", "lost", "P12"),
-        100,
+        ("the broker starts", "D3", "P1", "lost", "P12"),
+        60,
     ),
-    Mutation("KAFKA-3968", "directories are not synced", _directory_not_synced, ("D3", "P1", "lost", "D6"), 400),
+    Mutation("KAFKA-3968", "directories are not synced", _directory_not_synced, ("D3", "P1", "lost", "D6"), 60),
     Mutation(
-        "KAFKA-17306", "replay expects what compaction removed", _strict_replay, ("G9", "G4", "nothing fails"), 300
+        "KAFKA-17306", "replay expects what compaction removed", _strict_replay, ("G9", "G4", "nothing fails"), 60
     ),
     Mutation("KAFKA-12890", "stuck in CompletingRebalance", _no_sync_timer, ("G9", "P12"), 100),
     Mutation("Redpanda #3039", "no memory of batches", _no_dedupe, ("T1",), 30),
     Mutation("duplicates", "batches are appended again", _dedupe_by_overwriting, ("duplicate", "T1"), 30),
     Mutation("Redpanda #4900", "a deleted group comes back", _deletion_forgotten, ("G4",), 200),
-    Mutation("KAFKA-13194", "what is not stable is cleaned", _cleans_what_is_not_stable, ("C2",), 300),
+    Mutation("KAFKA-13194", "what is not stable is cleaned", _cleans_what_is_not_stable, ("C2",), 100),
     Mutation("KAFKA-4529", "tombstones go too early", _tombstones_go_at_once, ("C3",), 30),
     Mutation("KAFKA-8764", "a gap is cleaned without end", _gap_at_the_end, ("C6",), 600),
-    Mutation("KAFKA-13636", "offsets expire in a rebalance", _offsets_expire_in_a_rebalance, ("G7",), 300),
+    Mutation("KAFKA-13636", "offsets expire in a rebalance", _offsets_expire_in_a_rebalance, ("G7",), 200),
     Mutation("NATS 2.12.1", "acknowledged before it is synced", _ack_before_sync, ("P1", "D3", "G4", "lost"), 60),
     _of_transactions(
         "KAFKA-14884", "nobody looks again at the append", _late_batch_begins_a_transaction, TRANSACTIONS, 100
@@ -496,9 +544,12 @@ MUTATIONS = (
     _of_transactions("KIP-890 part 2", "a late end ends the next", _late_end_is_taken, TRANSACTIONS, 30),
     _of_transactions("KAFKA-6119", "a time-out keeps the epoch", _time_out_keeps_the_epoch, TRANSACTIONS, 60),
     _of_transactions("KAFKA-9600", "a client chooses its epoch", _client_chooses_epoch, ("T4", "T5"), 20),
-    _of_transactions("KAFKA-14055", "markers are compacted by key", _markers_are_compacted, TRANSACTIONS, 60),
+    _of_transactions("KAFKA-14055", "markers are compacted by key", _markers_are_compacted, ("C4",), 30),
+    _of_transactions("Redpanda #6018", "a begin is forgotten", _begin_is_forgotten, ("T10",), 30),
+    _of_transactions("KAFKA-20090", "the highest epoch is given", _highest_epoch_is_given, ("T11",), 30),
+    _of_transactions("markers left out", "complete without its markers", _completes_with_one_marker, ("T7",), 20),
     _of_transactions("KAFKA-9144", "producers expire early", _producers_expire_early, TRANSACTIONS, 20),
     _of_transactions("Redpanda #3036", "stable offset off by one", _stable_offset_off_by_one, TRANSACTIONS, 30),
     _of_transactions("nisshi #689", "no stable offset", _stable_offset_is_high_watermark, TRANSACTIONS, 30),
-    Mutation("compaction and recovery", "a gap is taken for a loss", _recovery_point_not_written, ("D3",), 60),
+    Mutation("compaction and recovery", "a gap is taken for a loss", _recovery_point_not_written, ("D3", "P1"), 300),
 )

@@ -111,7 +111,7 @@ def test_a_broker_that_went_away_is_found_again_when_it_is_back(tmp_path: Path) 
         cluster = Cluster(options_for(node), Random(1), allow_auto_create=True)
         await cluster.metadata(["orders"])
         await node.stop()
-        with pytest.raises(NoBrokersAvailableError, match="no broker answers; tried 1 at 127"):
+        with pytest.raises(NoBrokersAvailableError, match=r"no broker answers; tried (1 at )?127"):
             await cluster.any_node()
         again = await start_node(tmp_path, listeners=f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:0")
         try:

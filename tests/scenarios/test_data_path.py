@@ -16,6 +16,8 @@ from mainstem.protocol.messages.k02_list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from mainstem.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from mainstem.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from mainstem.protocol.records import iterate_records
 from tests.support.raw import Peer, batch_of, connect, fetch_request, produce_request, run_with_node, start_node
 
@@ -273,5 +275,34 @@ def test_a_partition_that_is_named_twice_is_fetched_once(tmp_path: Path) -> None
         answer = await peer.ask(request, 12, FetchResponse)
         (partition,) = [one for topic in answer.responses for one in topic.partitions]
         assert (partition.error_code, partition.records) == (0, b"")
+
+    run_with_node(tmp_path, scenario)
+
+
+def test_a_request_sees_what_the_one_before_it_on_its_connection_did(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        topic = CreatableTopic(name="orders", num_partitions=1, replication_factor=1, assignments=[], configs=[])
+        asked = MetadataRequest(topics=[MetadataRequestTopic(name="orders")], allow_auto_topic_creation=False)
+        peer.send(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 7)
+        peer.send(asked, 12)
+        peer.send(produce_request("orders", batch_of(b"a")), 9)
+        assert (await peer.receive(CreateTopicsResponse, 7)).topics[0].error_code == ErrorCode.NONE
+        assert (await peer.receive(MetadataResponse, 12)).topics[0].error_code == ErrorCode.NONE
+        assert (await peer.receive(ProduceResponse, 9)).responses[0].partition_responses[0].base_offset == 0
+
+    run_with_node(tmp_path, scenario)
+
+
+def test_a_long_poll_ends_with_its_connection(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("orders")
+        watchers = node.partitions.find("orders", 0).watchers
+        reader = await connect(node)
+        reader.send(fetch_request("orders", 0, max_wait_ms=2**31 - 1), 12)
+        while not len(watchers):
+            await asyncio.sleep(0.001)
+        reader.close()
+        while len(watchers):
+            await asyncio.sleep(0.001)
 
     run_with_node(tmp_path, scenario)

@@ -14,41 +14,35 @@ from tests.support.raw import Peer, connect, run_with_node, start_node
 PARTITIONS = 100
 
 
-class WatchedDisk(SimDisk):
-    """Remembers what the loop itself waited for: syncs of directories and renames."""
+def watched_disk() -> tuple[SimDisk, list[str]]:
+    """And what the loop itself waited for: syncs of directories and renames."""
+    disk = SimDisk(Random(1))
+    on_loop: list[str] = []
 
-    def __init__(self) -> None:
-        super().__init__(Random(1))
-        self.on_loop: list[str] = []
+    def note(operation: str, path: str, position: int, size: int) -> None:
+        if operation in ("sync_directory", "rename"):
+            try:
+                asyncio.get_running_loop()
+            except RuntimeError:
+                return
+            on_loop.append(path)
 
-    def _note(self, what: str) -> None:
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return
-        self.on_loop.append(what)
-
-    def sync_directory(self, path: str) -> None:
-        self._note(path)
-        super().sync_directory(path)
-
-    def rename(self, source: str, target: str) -> None:
-        self._note(source)
-        super().rename(source, target)
+    disk.on_operation = note
+    return disk, on_loop
 
 
 def test_the_loop_does_not_wait_for_the_disk_while_partitions_come_and_go() -> None:
-    disk = WatchedDisk()
+    disk, on_loop = watched_disk()
 
     async def scenario(node: Broker, peer: Peer) -> None:
-        disk.on_loop.clear()
+        on_loop.clear()
         for _ in range(2):
             await create(peer, "big", PARTITIONS)
             await until("all are here", lambda: len(node.partitions) == PARTITIONS)
             assert (await peer.produce("big", b"x")).base_offset == 0
             await delete(peer, "big")
             await until("all are gone", lambda: len(node.partitions) == 0)
-        assert not [path for path in disk.on_loop if "/big-" in path or path == "/data"]
+        assert not [path for path in on_loop if "/big-" in path or path == "/data"]
 
     run_with_node(Path("/data"), scenario, disk)
 

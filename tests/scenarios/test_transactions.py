@@ -9,36 +9,30 @@ import pytest
 from mainstem.broker.app import Broker
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.messages.k00_produce import ProduceResponse
-from mainstem.protocol.messages.k02_list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
-from mainstem.protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 from mainstem.protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from mainstem.protocol.messages.k24_add_partitions_to_txn import AddPartitionsToTxnRequest
+from mainstem.protocol.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
 from mainstem.protocol.messages.k27_write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from mainstem.protocol.messages.k28_txn_offset_commit import TxnOffsetCommitResponse
+from mainstem.protocol.messages.k57_update_features import (
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
 from mainstem.protocol.messages.k66_list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from mainstem.protocol.primitives import ZERO_UUID
-from tests.support.raw import Peer, connect, run_with_node, start_node
-from tests.support.transactions import TxnClient, committed_offset, find_group, read_committed
+from mainstem.protocol.schema import Message
+from tests.support.raw import Peer, connect, failing, run_with_node, start_node
+from tests.support.transactions import TxnClient, committed_offset, find_group, latest, read_committed
 
 both_versions = pytest.mark.parametrize("tv2", [False, True], ids=["tv1", "tv2"])
 
 Scenario = Callable[[Broker, Peer], Awaitable[None]]
-
-
-async def latest(peer: Peer, topic: str, isolation: int) -> int:
-    wanted = [ListOffsetsPartition(partition_index=0, timestamp=-1)]
-    request = ListOffsetsRequest(
-        replica_id=-1, isolation_level=isolation, topics=[ListOffsetsTopic(name=topic, partitions=wanted)]
-    )
-    return (await peer.ask(request, 7, ListOffsetsResponse)).topics[0].partitions[0].offset
 
 
 @both_versions
@@ -111,6 +105,31 @@ def test_offsets_that_were_not_added_are_refused(tmp_path: Path) -> None:
         late = client.copy()
         await client.init()
         assert await late.send_offset("g", "t", 5) is ErrorCode.INVALID_PRODUCER_EPOCH
+
+    run_with_node(tmp_path, scenario)
+
+
+def test_offsets_of_unknown_partitions_are_answered_first(tmp_path: Path) -> None:
+    """As Kafka answers: a client that reads the first code only must not take it for all of them."""
+
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("t")
+        await peer.ensure_topic("u")
+        await find_group(peer, "g")
+        client = TxnClient(peer, "id")
+        await client.begin()
+        request = client.offset_request("g", "t", 5)
+        request.topics += client.offset_request("g", "u", 6, partitions=(0, 7)).topics
+        answer = await peer.ask(request, 5, TxnOffsetCommitResponse)
+        assert [
+            (topic.name, one.partition_index, ErrorCode(one.error_code))
+            for topic in answer.topics
+            for one in topic.partitions
+        ] == [
+            ("u", 7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+            ("u", 0, ErrorCode.NONE),
+            ("t", 0, ErrorCode.NONE),
+        ]
 
     run_with_node(tmp_path, scenario)
 
@@ -360,6 +379,34 @@ def test_transactions_are_listed_and_filtered(tmp_path: Path) -> None:
     run_with_node(tmp_path, scenario)
 
 
+def test_no_pattern_of_a_client_holds_the_broker_up(tmp_path: Path) -> None:
+    """A pattern that backtracks would take 2^60 steps on this id; RE2, as in Kafka, takes one per character."""
+
+    async def scenario(node: Broker, peer: Peer) -> None:
+        client = TxnClient(peer, "a" * 60 + "!")
+        await client.begin()
+        found = {}
+        for pattern in ("(a+)+", "(a+)+$", "(a|a)*b", "(?i)A+!", r"[[:alpha:]]+!", r"(?=a)a+!", r"(a)\1*!", "("):
+            request = ListTransactionsRequest(
+                state_filters=[], producer_id_filters=[], transactional_id_pattern=pattern
+            )
+            answer = await peer.ask(request, 2, ListTransactionsResponse)
+            found[pattern] = (ErrorCode(answer.error_code), len(answer.transaction_states))
+        invalid = (ErrorCode.INVALID_REGULAR_EXPRESSION, 0)
+        assert found == {
+            "(a+)+": (ErrorCode.NONE, 0),
+            "(a+)+$": (ErrorCode.NONE, 0),
+            "(a|a)*b": (ErrorCode.NONE, 0),
+            "(?i)A+!": (ErrorCode.NONE, 1),
+            r"[[:alpha:]]+!": (ErrorCode.NONE, 1),
+            r"(?=a)a+!": invalid,
+            r"(a)\1*!": invalid,
+            "(": invalid,
+        }
+
+    run_with_node(tmp_path, scenario)
+
+
 def test_an_administrator_can_end_what_hangs(tmp_path: Path) -> None:
     async def scenario(node: Broker, peer: Peer) -> None:
         await peer.ensure_topic("t")
@@ -381,37 +428,27 @@ def test_an_administrator_can_end_what_hangs(tmp_path: Path) -> None:
     run_with_node(tmp_path, scenario)
 
 
-def test_two_phase_commit_is_offered_where_it_is_enabled(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("producer_id", "epoch", "code"),
+    [
+        (-1, 0, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (7, -1, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (7, -2, ErrorCode.INVALID_PRODUCER_EPOCH),
+    ],
+)
+def test_a_marker_of_nobody_is_not_written(tmp_path: Path, producer_id: int, epoch: int, code: ErrorCode) -> None:
     async def scenario(node: Broker, peer: Peer) -> None:
         await peer.ensure_topic("t")
-        versions = await peer.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
-        assert next(key.max_version for key in versions.api_keys if key.api_key == 22) == 6
-        client = TxnClient(peer, "id")
-        await client.find()
-        assert (await client.init(enable2_pc=True)).error_code == 0
-        await client.write("t", b"prepared")
-        back = TxnClient(peer, "id")
-        answer = await back.init(enable2_pc=True, keep_prepared_txn=True)
-        assert (answer.ongoing_txn_producer_id, answer.ongoing_txn_producer_epoch) == (client.producer_id, client.epoch)
-        assert (await client.describe()).transaction_timeout_ms == 2**31 - 1
-        assert await client.end() is ErrorCode.PRODUCER_FENCED
-        assert await back.end_and_wait() is ErrorCode.NONE
-        assert await read_committed(peer, "t") == [b"prepared"]
-        await back.write("t", b"next")
-        await back.end_and_wait()
-        assert await read_committed(peer, "t") == [b"prepared", b"next"]
-
-    run_with_node(tmp_path, scenario, transaction_two_phase_commit_enable="true")
-
-
-def test_two_phase_commit_is_not_offered_otherwise(tmp_path: Path) -> None:
-    async def scenario(node: Broker, peer: Peer) -> None:
-        versions = await peer.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
-        assert next(key.max_version for key in versions.api_keys if key.api_key == 22) == 5
-        features = await peer.ask(
-            ApiVersionsRequest(client_software_name="t", client_software_version="1"), 4, ApiVersionsResponse
+        marker = WritableTxnMarker(
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            transaction_result=False,
+            topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[0])],
+            coordinator_epoch=0,
         )
-        assert {f.name: f.max_version_level for f in features.finalized_features}["transaction.version"] == 2
+        answer = await peer.ask(WriteTxnMarkersRequest(markers=[marker]), 1, WriteTxnMarkersResponse)
+        assert answer.markers[0].topics[0].partitions[0].error_code == code
+        assert await latest(peer, "t", 0) == 0
 
     run_with_node(tmp_path, scenario)
 
@@ -426,5 +463,145 @@ def test_a_producer_without_a_transactional_id_may_not_send_batches_of_one(tmp_p
         answer = await peer.ask(request, 12, ProduceResponse)
         code = answer.responses[0].partition_responses[0].error_code
         assert code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+    run_with_node(tmp_path, scenario)
+
+
+def test_a_batch_that_cannot_be_verified_now_is_to_be_tried_again(tmp_path: Path) -> None:
+    """The coordinator's own codes mean nothing to a producer that asked a leader."""
+
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("t")
+        for tv2 in (False, True):
+            client = TxnClient(peer, f"id-{tv2}", tv2)
+            await client.begin()
+            if not tv2:
+                assert await client.add(("t", 0)) is ErrorCode.NONE
+            for code in (
+                ErrorCode.NETWORK_EXCEPTION,
+                ErrorCode.REQUEST_TIMED_OUT,
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                ErrorCode.NOT_COORDINATOR,
+            ):
+                with failing(node, AddPartitionsToTxnRequest, code):
+                    assert await client.copy().send("t", b"a") is ErrorCode.NOT_ENOUGH_REPLICAS
+            assert await client.send("t", b"a") is ErrorCode.NONE
+
+    run_with_node(tmp_path, scenario)
+
+
+def test_a_batch_of_version_one_waits_by_trying_again_while_a_transaction_completes(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("t")
+        client = TxnClient(peer, "id", tv2=False)
+        await client.begin()
+        assert await client.add(("t", 0)) is ErrorCode.NONE
+        with failing(node, WriteTxnMarkersRequest, ErrorCode.NETWORK_EXCEPTION):
+            assert await client.end() is ErrorCode.NONE
+            assert await client.send("t", b"late") is ErrorCode.NOT_ENOUGH_REPLICAS
+        await client.settled()
+
+    run_with_node(tmp_path, scenario)
+
+
+def test_the_next_transaction_of_version_two_waits_a_little_for_the_last_to_complete(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("t")
+        client = TxnClient(peer, "id")
+        await client.begin()
+        await client.write("t", b"a")
+        asked = 0
+        with failing(node, WriteTxnMarkersRequest, ErrorCode.NETWORK_EXCEPTION):
+            assert await client.end() is ErrorCode.NONE
+            send = node.peers.send
+
+            async def counted(node_id: int, message: Message, version: int) -> Message:
+                nonlocal asked
+                asked += isinstance(message, AddPartitionsToTxnRequest)
+                return await send(node_id, message, version)
+
+            node.peers.send = counted  # type: ignore[method-assign]
+            peer.send(client.produce_request("t", b"b"), 12)
+            while asked < 3:
+                await asyncio.sleep(0)
+        answer = await peer.receive(ProduceResponse, 12)
+        assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+        assert await client.end_and_wait() is ErrorCode.NONE
+        assert await read_committed(peer, "t") == [b"a", b"b"]
+
+    run_with_node(tmp_path, scenario, add_partitions_to_txn_retry_backoff_max_ms="20000")
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_a_fenced_end_is_told_in_a_code_that_its_version_knows(tmp_path: Path, version: int) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        client = TxnClient(peer, "id")
+        await client.begin()
+        old = client.copy()
+        await client.init()
+        request = EndTxnRequest(
+            transactional_id="id", producer_id=old.producer_id, producer_epoch=old.epoch, committed=True
+        )
+        code = ErrorCode((await peer.ask(request, version, EndTxnResponse)).error_code)
+        assert code is (ErrorCode.INVALID_PRODUCER_EPOCH if version < 2 else ErrorCode.PRODUCER_FENCED)
+
+    run_with_node(tmp_path, scenario)
+
+
+def test_transactions_are_not_listed_while_some_are_still_being_read(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await TxnClient(peer, "id").begin()
+        request = ListTransactionsRequest(state_filters=[], producer_id_filters=[])
+        shard = next(iter(node.transactions.runtime.shards.values()))
+        shard._unavailable = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        answer = await peer.ask(request, 0, ListTransactionsResponse)
+        assert (answer.error_code, answer.transaction_states) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [])
+        shard._unavailable = None
+        answer = await peer.ask(request, 0, ListTransactionsResponse)
+        assert [one.transactional_id for one in answer.transaction_states] == ["id"]
+
+    run_with_node(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("level", [1, 0])
+def test_transactions_complete_at_lower_levels_too(tmp_path: Path, level: int) -> None:
+    """T12: ended by their client, or by the next one. Version 2 is refused where records have no place for it."""
+
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("t")
+        update = FeatureUpdateKey(feature="transaction.version", max_version_level=level, upgrade_type=2)
+        updated = await peer.ask(UpdateFeaturesRequest(feature_updates=[update]), 1, UpdateFeaturesResponse)
+        assert updated.error_code == 0, updated
+        client = TxnClient(peer, "id", tv2=False)
+        await client.begin()
+        for value, commit in ((b"a", True), (b"b", False), (b"c", True)):
+            await client.write("t", value)
+            assert await client.end_and_wait(commit) is ErrorCode.NONE
+        await client.write("t", b"left open")
+        later = TxnClient(peer, "id", tv2=False)
+        assert (await later.init()).error_code == 0
+        assert await client.end() is ErrorCode.PRODUCER_FENCED
+        assert await read_committed(peer, "t") == [b"a", b"c"]
+        newer = TxnClient(peer, "newer")
+        await newer.begin()
+        assert await newer.send("t", b"d") is (ErrorCode.UNSUPPORTED_VERSION if level == 0 else ErrorCode.NONE)
+
+    run_with_node(tmp_path, scenario)
+
+
+def test_the_batches_of_one_transactional_request_are_of_one_producer(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("t")
+        await peer.ensure_topic("u")
+        one, two = TxnClient(peer, "one"), TxnClient(peer, "two")
+        await one.begin()
+        await two.begin()
+        request = one.produce_request("t", b"a")
+        request.topic_data += two.produce_request("u", b"b").topic_data
+        answer = await peer.ask(request, 12, ProduceResponse)
+        codes = [ErrorCode(each.partition_responses[0].error_code) for each in answer.responses]
+        assert codes == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2
+        assert (await one.describe()).transaction_state == "Empty"
 
     run_with_node(tmp_path, scenario)

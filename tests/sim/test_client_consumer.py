@@ -11,49 +11,22 @@ from random import Random
 
 import pytest
 
-from mainstem.broker.config import BrokerConfig
 from mainstem.client.admin import AsyncAdmin
 from mainstem.client.admin_types import NewTopic
 from mainstem.client.consumer import AsyncConsumer
 from mainstem.client.errors import KafkaError
 from mainstem.client.types import TopicPartition
-from mainstem.sim.broker_process import BrokerProcess
-from mainstem.sim.disk import SimDisk
-from mainstem.sim.loop import Scheduler, SimLoop, make_loop
-from mainstem.sim.network import Network
+from tests.sim.client_scene import BOOTSTRAP, ClientScene
 from tests.support.client_load import Writer
 
-BOOTSTRAP = "broker:9092"
 TOPIC = "log"
 PARTITIONS = 3
 ROUNDS = 120
 
 
-class Scene:
+class Scene(ClientScene):
     def __init__(self, seed: int) -> None:
-        self.seed = seed
-        self.rng = Random(f"{seed}:scene")
-        self.scheduler = Scheduler(Random(f"{seed}:sched"))
-        self.network = Network(self.scheduler, Random(f"{seed}:net"), lambda *event: None, lambda what: None)
-        self.disk = SimDisk(Random(f"{seed}:disk"), lambda: self.process.clock.wall_ms())
-        self.disk.make_directories("/")
-        config = BrokerConfig(
-            {
-                "process.roles": "broker,controller",
-                "node.id": "1",
-                "listeners": "PLAINTEXT://broker:9092,CONTROLLER://broker:9093",
-                "controller.listener.names": "CONTROLLER",
-                "log.dirs": "/data",
-                "offsets.topic.num.partitions": "1",
-                "offsets.topic.replication.factor": "1",
-            }
-        )
-        self.process = BrokerProcess(
-            str(seed), self.scheduler, self.network, self.disk, config, lambda *event: None, lambda what: None
-        )
-        self.process.format()
-        self.process.start()
-        self.loop: SimLoop = make_loop(self.scheduler, Random(f"{seed}:client"), "client", self.network)
+        super().__init__(seed, {"offsets.topic.num.partitions": "1", "offsets.topic.replication.factor": "1"})
         self.sent = [0] * PARTITIONS
         self.alone: list[list[int]] = [[] for _ in range(PARTITIONS)]
         self.shared: list[list[int]] = [[] for _ in range(PARTITIONS)]
@@ -64,35 +37,18 @@ class Scene:
 
     def run(self) -> None:
         task = self.loop.create_task(self._story())
-        self.scheduler.later(1.0, self._do_harm)
+        self.scheduler.later(1.0, self._do_harm_until_all_is_sent)
         assert self.scheduler.run_until(task.done, 1200), (self.sent, self.alone, self.shared)
         task.result()
 
-    def _do_harm(self) -> None:
+    def _do_harm_until_all_is_sent(self) -> None:
         if self.is_sent:
             self.network.heal()
             self.network.faults.slow_share = self.network.faults.lose_answer_share = 0.0
-            self._start()
+            self.start_broker()
             return
-        rng = self.rng
-        match rng.randrange(5):
-            case 0 if self.process.is_up:
-                self.process.kill()
-                self.scheduler.later(rng.uniform(0.05, 1.0), self._start)
-            case 1 if self.network.connections:
-                self.network.reset(rng.choice(sorted(self.network.connections)), "harm")
-            case 2:
-                self.network.cut("client", "broker", rng.uniform(0.01, 2.0))
-            case 3:
-                self.network.cut("broker", "client", rng.uniform(0.01, 2.0))
-            case 4:
-                self.network.faults.slow_share = rng.choice((0.0, 0.3))
-                self.network.faults.lose_answer_share = rng.choice((0.0, 0.1))
-        self.scheduler.later(rng.uniform(0.05, 1.0), self._do_harm)
-
-    def _start(self) -> None:
-        if not self.process.is_up:
-            self.process.start()
+        self.do_harm()
+        self.scheduler.later(self.rng.uniform(0.05, 1.0), self._do_harm_until_all_is_sent)
 
     def _options(self, name: str) -> dict[str, object]:
         return {

@@ -25,7 +25,7 @@ from mainstem.sim.network import Network
 from mainstem.sim.workloads import fetch
 from mainstem.storage.errors import StorageError
 
-pytestmark = pytest.mark.skipif(build_name() != "interpreted", reason="the simulator runs the interpreted broker")
+pytestmark = pytest.mark.skipif(build_name() != "interpreted", reason="test_replay says that both do the same")
 
 
 class Machine:

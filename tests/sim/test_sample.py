@@ -6,7 +6,7 @@ from mainstem.build_info import build_name
 from mainstem.sim.__main__ import report
 from mainstem.sim.world import run_seed
 
-pytestmark = pytest.mark.skipif(build_name() != "interpreted", reason="the simulator runs the interpreted broker")
+pytestmark = pytest.mark.skipif(build_name() != "interpreted", reason="test_replay says that both do the same")
 
 SAMPLE = 200
 SLICE = 10

@@ -8,7 +8,7 @@ from mainstem.build_info import build_name
 from mainstem.testing.simulation import DEFAULT_FAULTS, Simulation, SimulationFailed, simulate
 from tests.support.doc_examples import run_page
 
-pytestmark = pytest.mark.skipif(build_name() != "interpreted", reason="the simulator runs the interpreted broker")
+pytestmark = pytest.mark.skipif(build_name() != "interpreted", reason="test_replay says that both do the same")
 
 
 def test_the_page_about_the_simulator() -> None:

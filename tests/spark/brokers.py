@@ -10,6 +10,8 @@ from pathlib import Path
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
+from tests.support.kafka import KafkaNode
+
 Headers = list[tuple[str, bytes | None]]
 
 
@@ -32,10 +34,18 @@ class Broker:
     def topic(self, partitions: int = 3, config: dict[str, str] | None = None) -> str:
         """A new one."""
         name = f"t-{uuid.uuid4().hex[:12]}"
+        self.make_topic(name, partitions, config)
+        return name
+
+    def make_topic(self, name: str, partitions: int, config: dict[str, str] | None = None) -> None:
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         for done in admin.create_topics([NewTopic(name, partitions, 1, config=config or {})]).values():
             done.result(30)
-        return name
+
+    def log_dir(self, topic: str) -> Path:
+        """Where it keeps the topic: ours may have the directory of logs in its data directory."""
+        (found,) = self.data.rglob(f"{topic}-0")
+        return found.parent
 
     def grow(self, topic: str, partitions: int) -> None:
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
@@ -111,3 +121,11 @@ class Broker:
         found = consumer.committed([TopicPartition(topic, number) for number in range(partitions)], timeout=30)
         consumer.close()
         return {each.partition: each.offset for each in found}
+
+
+class SteadyKafka(KafkaNode):
+    """Kafka that keeps its ports when it is started again."""
+
+    def start(self) -> None:
+        self._is_prepared = self._config.exists()
+        super().start()

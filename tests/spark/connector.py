@@ -6,6 +6,9 @@ import subprocess
 from pathlib import Path
 
 SPARK_VERSION = "4.2.0"
+FIRST_MS = 1_700_000_000_000
+"""The first timestamp of the topic that both connectors read side by side."""
+
 # The connector's own dependencies, each resolved alone: Spark's parent POM names a mirror that is not everywhere.
 ARTIFACTS = [
     f"org.apache.spark:spark-sql-kafka-0-10_2.13:{SPARK_VERSION}",

@@ -1,4 +1,7 @@
-"""A real Spark cluster on loopback, a master and two workers: the same source and sink, by changing `--master` only."""
+"""A real Spark cluster on loopback, a master and two workers: the same source and sink, by changing `--master` only.
+
+What only a cluster does is here, too: speculation, and stages that run again after an executor was lost.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from tests.support.kafka import free_port
 
 pytestmark = [pytest.mark.campaign, pytest.mark.timeout(900)]
 
-START_TIMEOUT_S = 120.0
+START_TIMEOUT_S = 300.0
 
 
 @pytest.fixture
@@ -74,13 +77,17 @@ def _wait_for(log: Path, text: str, process: subprocess.Popen[bytes]) -> None:
         time.sleep(0.1)
 
 
-def test_a_cluster_reads_and_copies_a_topic_exactly_once(master: str, broker: Broker, tmp_path: Path) -> None:
-    source, target = broker.topic(4), broker.topic(4)
+def test_a_cluster_copies_exactly_once_with_speculation_and_when_an_executor_is_killed(
+    master: str, broker: Broker, tmp_path: Path
+) -> None:
+    source, *copies = (broker.topic(4) for _ in range(4))
     broker.produce(source, [b"%d" % nth for nth in range(2000)])
     paths = os.pathsep.join([str(Path(mainstem.__file__).parents[1]), str(ROOT)])
-    command = [sys.executable, "-m", "tests.spark.jobs.on_cluster", master, broker.bootstrap, source, target]
+    home = tmp_path / "home"
+    home.mkdir()
+    command = [sys.executable, "-m", "tests.spark.jobs.on_cluster", master, broker.bootstrap, source, str(home)]
     done = subprocess.run(
-        [*command, str(tmp_path / "checkpoint")],
+        [*command, *copies],
         capture_output=True,
         text=True,
         timeout=800,
@@ -90,4 +97,7 @@ def test_a_cluster_reads_and_copies_a_topic_exactly_once(master: str, broker: Br
     assert done.returncode == 0, done.stderr[-4000:]
     found = json.loads(done.stdout.splitlines()[-1])
     assert found == {"read": 2000, "executors": 2}
-    assert broker.values(target) == broker.values(source)
+    assert (home / "slow-another").exists(), "no second attempt ran beside the first"
+    assert (home / "killed-stage-retried").exists(), "no stage ran again"
+    for copied in copies:
+        assert broker.values(copied) == broker.values(source)

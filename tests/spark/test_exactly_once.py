@@ -1,125 +1,23 @@
-"""The sink's protocol, step by step and crash by crash, without Spark: tasks and drivers are called as Spark would.
-
-A "process" here is a client of its own with nothing remembered. A driver that is killed is one that stops at a step and
-is never heard of again; Spark then starts a new run of the query, which replays the batch.
-"""
+"""The sink's protocol, step by step and crash by crash, without Spark: tasks and drivers are called as Spark would."""
 
 from __future__ import annotations
 
 import asyncio
-import random
 import threading
-import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
-pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
-from pyspark.sql.types import BinaryType, StructField, StructType  # noqa: E402
-
-from mainstem.client.cluster import Cluster  # noqa: E402
-from mainstem.spark import sink as sinks  # noqa: E402
-from mainstem.spark.decisions import DecisionLog  # noqa: E402
-from mainstem.spark.exactly_once import SINK_PREFIX, Coordinator, SinkError, Staged  # noqa: E402
-from mainstem.spark.options import SinkOptions, sink_options  # noqa: E402
-from mainstem.spark.sink import Identity, RowWriter, stage  # noqa: E402
-from mainstem.spark.transactions import Transactions  # noqa: E402
-from tests.spark.brokers import Broker  # noqa: E402
+from mainstem.spark.exactly_once import SinkError
+from mainstem.spark.transactions import Transactions
+from tests.spark.brokers import Broker
+from tests.spark.protocol import KilledError, Query, killed_at, play, rows_of
 
 pytestmark = [pytest.mark.campaign, pytest.mark.timeout(300)]
 
-SCHEMA = StructType([StructField("value", BinaryType()), StructField("key", BinaryType())])
 STEPS = ["decide", "write-decision", "end-decision", "decided", "commit-one", "wait-markers", "note-finished"]
-
-
-class KilledError(Exception):
-    """Where a driver stopped for good."""
-
-
-class Query:
-    """One streaming query with its sink, as its checkpoint would name it."""
-
-    def __init__(self, broker: Broker, topic: str) -> None:
-        self.broker = broker
-        self.options: SinkOptions = sink_options({"kafka.bootstrap.servers": broker.bootstrap, "topic": topic})
-        self.sink = SINK_PREFIX + uuid.uuid4().hex
-
-    @asynccontextmanager
-    async def process(self) -> AsyncIterator[Cluster]:
-        async with Cluster(self.options.kafka, random.Random()) as cluster:
-            yield cluster
-
-    async def write(self, batch: int, run: str, rows: list[bytes], tasks: int = 2) -> list[Staged]:
-        """What the tasks of a batch do, each in a worker process of its own."""
-        staged = []
-        for task in range(tasks):
-            mine = rows[task::tasks]
-            columns = [pa.array(mine, pa.binary()), pa.array(mine, pa.binary())]
-            batches = [pa.record_batch(columns, names=["value", "key"])] if mine else []
-            async with self.process() as cluster:
-                sinks._slots.clear()
-                message = await stage(
-                    cluster,
-                    RowWriter(SCHEMA, self.options),
-                    self.options,
-                    iter(batches),
-                    Identity(self.sink, batch, run),
-                    task,
-                )
-            if message.staged is not None:
-                staged.append(message.staged)
-        return staged
-
-    async def settle(
-        self,
-        batch: int,
-        run: str,
-        staged: Sequence[Staged],
-        *,
-        commit: bool = True,
-        step: Callable[[str], None] | None = None,
-    ) -> None:
-        """What the driver does, in a process of its own."""
-        async with self.process() as cluster:
-            coordinator = Coordinator(
-                cluster,
-                self.options.kafka,
-                self.sink,
-                Transactions(cluster),
-                DecisionLog(cluster),
-                step or (lambda name: None),
-            )
-            await (coordinator.commit if commit else coordinator.abort)(batch, run, staged)
-
-    async def recover(self) -> None:
-        async with self.process() as cluster:
-            await Coordinator(
-                cluster, self.options.kafka, self.sink, Transactions(cluster), DecisionLog(cluster)
-            ).recover()
-
-    async def open_transactions(self) -> list[str]:
-        async with self.process() as cluster:
-            return await Transactions(cluster).ongoing(self.sink)
-
-
-def killed_at(wanted: str) -> Callable[[str], None]:
-    def step(name: str) -> None:
-        if name == wanted:
-            raise KilledError(name)
-
-    return step
-
-
-def rows_of(batch: int) -> list[bytes]:
-    return [b"%d-%d" % (batch, nth) for nth in range(20)]
-
-
-def play(work: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(work)
 
 
 @pytest.fixture

@@ -59,6 +59,39 @@ def test_a_lake_has_every_record_once_by_the_day_it_happened(
     assert lake.rows(spark, tmp_path).count() == 151
 
 
+def test_bad_values_go_to_a_topic_of_their_own_once_and_as_they_were(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    from mainstem.spark.pipelines import lake
+
+    # Its timestamps are old: no retention is to take them away.
+    topic, bad_topic = broker.topic(1, {"retention.ms": "-1"}), broker.topic(1, {"retention.ms": "-1"})
+    job = lake.Lake(broker.bootstrap, topic, tmp_path, SCHEMA, "at", 5, bad_topic=bad_topic)
+    values = [event(0), b"\xff\x00broken", *(event(nth) for nth in range(1, 8)), b"[1", event(8)]
+    broker.produce(topic, values, keys=[b"k%d" % nth for nth in range(len(values))], timestamps=[10**12] * len(values))
+    assert quietly(lake.run, spark, job) == len(values)
+    # As if it had died after the topic had its records and before any batch counted: Spark replays them.
+    for log in ("commits", "offsets"):
+        for number in (1, 2):
+            (tmp_path / lake.CHECKPOINT / log / str(number)).unlink(missing_ok=True)
+    (tmp_path / lake.CHECKPOINT / "commits" / "0").unlink()
+    for left in (tmp_path / lake.BATCHES).iterdir():
+        left.unlink()
+    assert quietly(lake.run, spark, job) == len(values)
+    found = broker.read(bad_topic)
+    assert [(each.key, each.value, each.timestamp) for each in found] == [
+        (b"k1", b"\xff\x00broken", 10**12),
+        (b"k9", b"[1", 10**12),
+    ]
+    assert found[1].headers == [
+        ("mainstem.topic", topic.encode()),
+        ("mainstem.partition", b"0"),
+        ("mainstem.offset", b"9"),
+    ]
+    assert sorted(row.id for row in lake.rows(spark, tmp_path).collect()) == list(range(9))
+    assert lake.rows(spark, tmp_path, lake.BAD).count() == 2
+
+
 def test_a_batch_of_a_lake_that_died_is_landed_again_and_counts_once(
     spark: SparkSession, mainstem_broker: Broker, tmp_path: Path
 ) -> None:

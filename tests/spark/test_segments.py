@@ -24,12 +24,6 @@ def files(spark: SparkSession, path: Path, **options: Any) -> DataFrame:
     return reader.load()
 
 
-def log_directory(broker: Broker, topic: str) -> Path:
-    """Where the broker keeps the topic: ours may have the directory of logs in its data directory."""
-    (found,) = broker.data.rglob(f"{topic}-0")
-    return found.parent
-
-
 @pytest.mark.parametrize("codec", ["none", "lz4"])
 def test_files_have_what_the_broker_has(spark: SparkSession, broker: Broker, codec: str) -> None:
     topic = broker.topic(2, {"segment.bytes": str(1 << 20)})
@@ -39,19 +33,19 @@ def test_files_have_what_the_broker_has(spark: SparkSession, broker: Broker, cod
         keys=[b"%d" % nth for nth in range(8000)],
         compression_type=codec,
     )
-    found = files(spark, log_directory(broker, topic), subscribe=topic, splitBytes=500_000)
+    found = files(spark, broker.log_dir(topic), subscribe=topic, splitBytes=500_000)
     rows = found.select("partition", "offset", "key", "value").orderBy("partition", "offset").collect()
     assert [(r.partition, r.offset, bytes(r.key), bytes(r.value)) for r in rows] == [
         (each.partition, each.offset, each.key, each.value) for each in broker.read(topic)
     ]
-    assert len(list((log_directory(broker, topic) / f"{topic}-0").glob("*.log"))) > 1
+    assert len(list((broker.log_dir(topic) / f"{topic}-0").glob("*.log"))) > 1
 
 
 def test_one_folder_is_enough_and_a_torn_end_is_left_out(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     topic = broker.topic(1)
     broker.produce(topic, [b"%d" % nth for nth in range(500)], batch_size=2000)
     folder = tmp_path / f"{topic}-0"
-    shutil.copytree(log_directory(broker, topic) / f"{topic}-0", folder)
+    shutil.copytree(broker.log_dir(topic) / f"{topic}-0", folder)
     (log,) = folder.glob("*.log")
     size = len(log.read_bytes().rstrip(b"\0"))
     with open(log, "r+b") as file:
@@ -81,7 +75,7 @@ def test_what_was_aborted_or_is_open_is_left_out_of_files(spark: SparkSession, b
     producer.produce(topic, b"open", partition=0)
     producer.flush(30)
     broker.produce(topic, [b"after"], partition=0)
-    path = log_directory(broker, topic)
+    path = broker.log_dir(topic)
     committed = files(spark, path, subscribe=topic, kafka__isolation__level="read_committed")
     assert [bytes(row.value) for row in committed.orderBy("offset").collect()] == [b"0", b"2", b"4"]
     assert files(spark, path, subscribe=topic).count() == 7

@@ -146,7 +146,7 @@ def test_a_killed_worker_is_replaced_and_nothing_is_doubled(
     crash = {"crashAt": step, "crashMarker": str(tmp_path / "crashed")}
     query = copy(spark, broker, source, target, tmp_path / "checkpoint", "crashing", **crash)
     assert query.awaitTermination(300)
-    assert (tmp_path / "crashed").exists()
+    assert (tmp_path / "crashed-0").exists()
     assert broker.values(target) == broker.values(source)
 
 
@@ -163,7 +163,7 @@ def test_a_commit_that_is_killed_fails_the_query_and_the_next_run_goes_on(
     query = copy(spark, broker, source, target, tmp_path / "checkpoint", "crashing", **crash)
     with pytest.raises(Exception, match=r"crash|EOF|exited|STREAM_FAILED"):
         query.awaitTermination(300)
-    assert (tmp_path / "crashed").exists()
+    assert (tmp_path / "crashed-0").exists()
     assert copy(spark, broker, source, target, tmp_path / "checkpoint", "crashing", **crash).awaitTermination(300)
     assert broker.values(target) == broker.values(source)
 

@@ -5,6 +5,7 @@ from random import Random
 from mainstem.core.log.append_result import AppendResult
 from mainstem.core.log.config import LogConfig, parse_log_config
 from mainstem.core.log.producers import Origin
+from mainstem.core.log.verification import NO_GUARD
 from mainstem.protocol.batch import BatchView, iterate_batches
 from mainstem.protocol.builder import BatchBuilder
 from mainstem.protocol.control import EndMarker, build_end_marker
@@ -96,10 +97,16 @@ def open_in(
 
 
 def append(
-    log: Log, data: bytes, leader_epoch: int = 0, now_ms: int = NOW_MS, origin: Origin = Origin.CLIENT
+    log: Log,
+    data: bytes,
+    leader_epoch: int = 0,
+    now_ms: int = NOW_MS,
+    origin: Origin = Origin.CLIENT,
+    transaction_version: int = 0,
+    guard: int = NO_GUARD,
 ) -> AppendResult:
     """Appends as the leader and, as a partition of one replica does, commits at once."""
-    result = log.append_as_leader(data, 0, len(data), leader_epoch, now_ms, origin)
+    result = log.append_as_leader(data, 0, len(data), leader_epoch, now_ms, origin, transaction_version, guard)
     log.update_high_watermark(log.log_end)
     return result
 

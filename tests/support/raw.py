@@ -4,7 +4,8 @@ import asyncio
 import itertools
 import random
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +15,7 @@ from mainstem.broker.config import BrokerConfig
 from mainstem.broker.drivers.controller import Carry, carry_directly
 from mainstem.broker.format import format_directories
 from mainstem.protocol.builder import BatchBuilder
+from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.messages.k00_produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -85,6 +87,23 @@ def run_with_node(
             await node.stop()
 
     asyncio.run(run())
+
+
+@contextmanager
+def failing(node: Broker, kind: type[Message], code: ErrorCode) -> Iterator[None]:
+    """Meanwhile messages of that kind between brokers come to nothing."""
+    send = node.peers.send
+
+    async def fail(node_id: int, message: Message, version: int) -> Message:
+        if isinstance(message, kind):
+            raise RemoteError(code, "as the test wants it")
+        return await send(node_id, message, version)
+
+    node.peers.send = fail  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        node.peers.send = send  # type: ignore[method-assign]
 
 
 async def connect(node: Broker) -> "Peer":

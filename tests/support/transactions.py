@@ -1,6 +1,7 @@
 """A transactional client that speaks in plain messages, of either transaction version."""
 
 import time
+from collections.abc import Callable
 
 from mainstem.protocol.batch import iterate_batches
 from mainstem.protocol.builder import BatchBuilder
@@ -12,6 +13,12 @@ from mainstem.protocol.messages.k00_produce import (
     TopicProduceData,
 )
 from mainstem.protocol.messages.k01_fetch import PartitionData
+from mainstem.protocol.messages.k02_list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from mainstem.protocol.messages.k09_offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -45,8 +52,13 @@ TIMESTAMP = int(time.time() * 1000)
 """Now: a marker has the broker's time, and a segment that spans years is rolled."""
 
 
+def newest(low: int, high: int) -> int:
+    return high
+
+
 class TxnClient:
-    """One producer. `tv2` chooses the versions of its requests; `epoch` follows what it is told."""
+    """One producer. `epoch` follows what it is told. `tv2` chooses which versions its requests may have, and `pick` one
+    of them."""
 
     def __init__(self, peer: Peer, transactional_id: str, tv2: bool = True) -> None:
         self.peer = peer
@@ -54,12 +66,14 @@ class TxnClient:
         self.tv2 = tv2
         self.producer_id = -1
         self.epoch = -1
+        self.pick: Callable[[int, int], int] = newest
         self.sequences: dict[tuple[str, int], int] = {}
 
     def copy(self) -> "TxnClient":
         """The same producer, as it is now: what it sends later is late."""
         other = TxnClient(self.peer, self.transactional_id, self.tv2)
         other.producer_id, other.epoch, other.sequences = self.producer_id, self.epoch, dict(self.sequences)
+        other.pick = self.pick
         return other
 
     async def find(self) -> None:
@@ -77,8 +91,9 @@ class TxnClient:
             producer_epoch=expected[1],
             **options,
         )
+        version = 6 if options else self.pick(0 if expected == (-1, -1) else 3, 5)
         while True:
-            answer = await self.peer.ask(request, 6 if options else 4, InitProducerIdResponse)
+            answer = await self.peer.ask(request, version, InitProducerIdResponse)
             if answer.error_code not in (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
                 break
         if answer.error_code == 0:
@@ -99,7 +114,7 @@ class TxnClient:
             v3_and_below_producer_epoch=self.epoch,
             v3_and_below_topics=topics,
         )
-        answer = await self.peer.ask(request, 3, AddPartitionsToTxnResponse)
+        answer = await self.peer.ask(request, self.pick(0, 3), AddPartitionsToTxnResponse)
         return ErrorCode(answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
 
     def produce_request(self, topic: str, *values: bytes, partition: int = 0) -> ProduceRequest:
@@ -123,7 +138,7 @@ class TxnClient:
 
     @property
     def produce_version(self) -> int:
-        return 12 if self.tv2 else 11
+        return 12 if self.tv2 else self.pick(3, 11)
 
     async def send(self, topic: str, *values: bytes, partition: int = 0) -> ErrorCode:
         """Produces; a client of version 1 must have added the partition."""
@@ -145,7 +160,7 @@ class TxnClient:
             producer_epoch=self.epoch,
             committed=commit,
         )
-        answer = await self.peer.ask(request, 5 if self.tv2 else 4, EndTxnResponse)
+        answer = await self.peer.ask(request, 5 if self.tv2 else self.pick(0, 4), EndTxnResponse)
         if answer.error_code == 0 and self.tv2:
             if (answer.producer_id, answer.producer_epoch) != (self.producer_id, self.epoch):
                 self.sequences.clear()
@@ -176,13 +191,15 @@ class TxnClient:
                 producer_epoch=self.epoch,
                 group_id=group,
             )
-            added = await self.peer.ask(add, 4, AddOffsetsToTxnResponse)
+            added = await self.peer.ask(add, self.pick(0, 4), AddOffsetsToTxnResponse)
             if added.error_code:
                 return ErrorCode(added.error_code)
         return await self.send_offset(group, topic, offset)
 
-    async def send_offset(self, group: str, topic: str, offset: int) -> ErrorCode:
-        request = TxnOffsetCommitRequest(
+    def offset_request(
+        self, group: str, topic: str, offset: int, partitions: tuple[int, ...] = (0,)
+    ) -> TxnOffsetCommitRequest:
+        return TxnOffsetCommitRequest(
             transactional_id=self.transactional_id,
             group_id=group,
             producer_id=self.producer_id,
@@ -192,14 +209,27 @@ class TxnClient:
                     name=topic,
                     partitions=[
                         TxnOffsetCommitRequestPartition(
-                            partition_index=0, committed_offset=offset, committed_metadata="m"
+                            partition_index=index, committed_offset=offset, committed_metadata="m"
                         )
+                        for index in partitions
                     ],
                 )
             ],
         )
-        answer = await self.peer.ask(request, 5 if self.tv2 else 4, TxnOffsetCommitResponse)
+
+    async def send_offset(self, group: str, topic: str, offset: int) -> ErrorCode:
+        request = self.offset_request(group, topic, offset)
+        answer = await self.peer.ask(request, 5 if self.tv2 else self.pick(0, 4), TxnOffsetCommitResponse)
         return ErrorCode(answer.topics[0].partitions[0].error_code)
+
+
+async def latest(peer: Peer, topic: str, isolation: int) -> int:
+    """The end of a topic's first partition, for readers of all records or of committed ones."""
+    wanted = [ListOffsetsPartition(partition_index=0, timestamp=-1)]
+    request = ListOffsetsRequest(
+        replica_id=-1, isolation_level=isolation, topics=[ListOffsetsTopic(name=topic, partitions=wanted)]
+    )
+    return (await peer.ask(request, 7, ListOffsetsResponse)).topics[0].partitions[0].offset
 
 
 async def find_group(peer: Peer, group: str) -> None:

@@ -32,7 +32,10 @@ class Endpoint:
 # Settings that change what the node does. The rest of Kafka's are accepted with a warning.
 EFFECTIVE = frozenset(
     {
+        "add.partitions.to.txn.retry.backoff.max.ms",
+        "add.partitions.to.txn.retry.backoff.ms",
         "advertised.listeners",
+        "authorizer.class.name",
         "auto.create.topics.enable",
         "broker.heartbeat.interval.ms",
         "broker.id",
@@ -42,11 +45,7 @@ EFFECTIVE = frozenset(
         "compression.lz4.level",
         "compression.type",
         "compression.zstd.level",
-        "connections.max.idle.ms",
-        "controlled.shutdown.enable",
         "controller.listener.names",
-        "controller.quorum.bootstrap.servers",
-        "controller.quorum.voters",
         "cordoned.log.dirs",
         "default.replication.factor",
         "delete.topic.enable",
@@ -55,7 +54,6 @@ EFFECTIVE = frozenset(
         "group.max.session.timeout.ms",
         "group.max.size",
         "group.min.session.timeout.ms",
-        "inter.broker.listener.name",
         "listener.security.protocol.map",
         "listeners",
         "log.cleaner.backoff.ms",
@@ -119,14 +117,29 @@ EFFECTIVE = frozenset(
         "producer.id.expiration.check.interval.ms",
         "producer.id.expiration.ms",
         "replica.high.watermark.checkpoint.interval.ms",
-        "socket.receive.buffer.bytes",
+        "request.timeout.ms",
         "socket.request.max.bytes",
-        "socket.send.buffer.bytes",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+        "transaction.max.timeout.ms",
+        "transaction.partition.verification.enable",
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
         "transaction.state.log.min.isr",
         "transaction.state.log.num.partitions",
         "transaction.state.log.replication.factor",
         "transaction.state.log.segment.bytes",
+        "transaction.two.phase.commit.enable",
+        "transactional.id.expiration.ms",
         "unclean.leader.election.enable",
+    }
+)
+
+# What one node fulfils whatever they say: there is nobody else to vote, to talk to, or to hand leadership to.
+FULFILLED = frozenset(
+    {
+        "controlled.shutdown.enable",
+        "controller.quorum.bootstrap.servers",
+        "controller.quorum.voters",
+        "inter.broker.listener.name",
     }
 )
 
@@ -248,7 +261,7 @@ def _known(key: str) -> Setting:
 
 def _warnings(given: Mapping[str, str]) -> Iterable[str]:
     for key in sorted(given):
-        if key in EFFECTIVE or key in _MEANINGLESS_SECURITY:
+        if key in EFFECTIVE or key in FULFILLED or key in _MEANINGLESS_SECURITY:
             continue
         if key in SETTINGS:
             yield f"{key} is a setting of Kafka's that has no effect here"

@@ -292,8 +292,12 @@ class Partition:
             self.notify()
 
     def replace_log(self, log: Log) -> None:
-        """The same records in another directory."""
+        """The same records in another directory. What is not in its files goes along: who may begin a transaction, and
+        who is fenced."""
         assert log.log_end == self.log.log_end, f"{self} ends at {self.log.log_end}, its copy at {log.log_end}"
+        log.verifies_transactions = self.log.verifies_transactions
+        log.doubts_open_transactions = self.log.doubts_open_transactions
+        log.verifications = self.log.verifications
         self.log = log
         log.on_damaged_index = self._reindex
         if self.leader is not None:

@@ -94,6 +94,7 @@ class Router:
         except RemoteError as error:
             self._refuse(exchange, error)
             return
+        exchange.frame = b""
         try:
             answer = route.handle(self._broker, context, request)
         except RemoteError as error:
@@ -171,7 +172,7 @@ class Router:
                 "peer": context.peer,
             },
         )
-        if exchange.chunks is not None:
+        if exchange.is_answered:
             exchange.connection.abort()
         elif request is None:
             exchange.close()

@@ -105,7 +105,7 @@ def reset(given: argparse.Namespace) -> int:
                 "offset": committed[tp].offset if tp in committed else None,
                 "new_offset": offset,
             }
-            for tp, offset in target.items()
+            for tp, offset in sorted(target.items())
         ]
         is_asked = out.is_terminal and not (given.yes or given.dry_run or out.is_json)
         if is_asked:

@@ -8,6 +8,7 @@ import random
 import resource
 import signal
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import uvloop
@@ -28,6 +29,8 @@ log = logging.getLogger(__name__)
 
 _FILES_KEPT_FREE = 1000
 """Descriptors left to sockets and whatever else a process opens."""
+_BLOCKED_MAX = 32
+"""Threads that may wait for a disk: more than asyncio's own few, so that a slow one is not all that is waited for."""
 
 
 def declare(parser: argparse.ArgumentParser, command: str) -> None:
@@ -127,6 +130,7 @@ def _run(config: BrokerConfig, what: str) -> int:
 
 async def _serve(config: BrokerConfig, cluster_id: str, what: str) -> int:
     loop = asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(_BLOCKED_MAX, thread_name_prefix="disk"))
     stopping = loop.create_future()
 
     def stop(error: BaseException | None = None) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from mainstem.client.cluster import Cluster
     from mainstem.spark.decisions import Decision
+    from mainstem.spark.exactly_once import Coordinator
 
 T = TypeVar("T")
 
@@ -34,6 +35,7 @@ def declare(parser: argparse.ArgumentParser, command: str) -> None:
     lake.add_argument("path", type=Path, help="the folder of the lake, which every worker can write to")
     lake.add_argument("--schema", help="the fields of the JSON value, as in 'id bigint, at timestamp'")
     lake.add_argument("--event-time", metavar="COLUMN", help="the field that says when it happened")
+    lake.add_argument("--bad-topic", metavar="TOPIC", help="write values that do not parse here as well")
     lake.add_argument("--compact", action="store_true", help="merge the small files of each day afterwards")
     _add_stream(lake)
 
@@ -79,6 +81,13 @@ def declare(parser: argparse.ArgumentParser, command: str) -> None:
         example="mainstem pipeline finish mainstem-sink.0f7c…",
     )
     finish.add_argument("sink", help="its name, as `mainstem pipeline sinks` shows it; its query must not run")
+    abort = verbs.add(
+        "abort",
+        "abort what a sink has open, when its query is given up; what was decided is committed first",
+        run_abort,
+        example="mainstem pipeline abort mainstem-sink.0f7c…",
+    )
+    abort.add_argument("sink", help="its name, as `mainstem pipeline sinks` shows it; its query must not run")
 
 
 def _add_stream(parser: argparse.ArgumentParser) -> None:
@@ -111,13 +120,23 @@ def run_lake(given: argparse.Namespace) -> int:
     from mainstem.spark.pipelines import lake
 
     spark = _session(given)
-    job = lake.Lake(given.bootstrap, given.topic, given.path, given.schema, given.event_time, given.max_records)
+    if given.bad_topic and not given.schema:
+        raise UserError("--bad-topic needs --schema: without one every value is as good as another")
+    job = lake.Lake(
+        given.bootstrap,
+        given.topic,
+        given.path,
+        given.schema,
+        given.event_time,
+        given.max_records,
+        bad_topic=given.bad_topic,
+    )
     read = lake.run(spark, job, continuous=given.continuous)
     landed = {which: len(lake.listed(given.path, which)) for which in (lake.ROWS, lake.BAD)}
     merged = lake.compact(spark, given.path) if given.compact else 0
     print(
         f"{read:,} records of {given.topic} landed in {given.path}: {landed[lake.ROWS]} files"
-        + (f", {landed[lake.BAD]} of them bad" if landed[lake.BAD] else "")
+        + (f", and {landed[lake.BAD]} of bad records" if landed[lake.BAD] else "")
         + (f"; {merged} small files merged" if merged else "")
     )
     return DONE
@@ -174,40 +193,70 @@ def run_audit(given: argparse.Namespace) -> int:
 
 
 def run_sinks(given: argparse.Namespace) -> int:
-    async def story(cluster: Cluster) -> dict[str, Decision]:
+    async def story(cluster: Cluster) -> tuple[dict[str, Decision], dict[str, int]]:
         from mainstem.spark.decisions import DecisionLog
+        from mainstem.spark.exactly_once import open_transactions
+        from mainstem.spark.transactions import Transactions
 
         log = DecisionLog(cluster)
         await log.ensure()
-        return await log.all()
+        return await log.all(), await open_transactions(Transactions(cluster))
 
-    found = _with_cluster(given, story)
+    decided, still_open = _with_cluster(given, story)
+    found = {sink: (decided.get(sink), still_open.get(sink, 0)) for sink in sorted({*decided, *still_open})}
     if given.json:
-        print(json.dumps({sink: {"batch": each.batch, "finished": each.is_finished} for sink, each in found.items()}))
+        print(
+            json.dumps(
+                {
+                    sink: {
+                        "batch": None if last is None else last.batch,
+                        "finished": last is None or last.is_finished,
+                        "open": count,
+                    }
+                    for sink, (last, count) in found.items()
+                }
+            )
+        )
         return DONE
-    for sink, each in found.items():
-        print(f"{sink}  batch {each.batch}  {'finished' if each.is_finished else 'decided, not finished'}")
+    for sink, (last, count) in found.items():
+        if last is None:
+            state = "nothing decided yet"
+        else:
+            state = f"batch {last.batch}  {'finished' if last.is_finished else 'decided, not finished'}"
+        print(f"{sink}  {state}" + (f"  {count} transactions open" if count else ""))
     return DONE
 
 
 def run_finish(given: argparse.Namespace) -> int:
     async def story(cluster: Cluster) -> Decision | None:
-        from mainstem.client.options import ProducerOptions
-        from mainstem.spark.decisions import DecisionLog
-        from mainstem.spark.exactly_once import Coordinator
-        from mainstem.spark.transactions import Transactions
-
-        options = ProducerOptions(bootstrap_servers=given.bootstrap)
-        log = DecisionLog(cluster)
-        await log.ensure()
-        if given.sink not in await log.all():
-            raise UserError(f"there is no sink {given.sink}; `mainstem pipeline sinks` lists them", NOT_FOUND)
-        return await Coordinator(cluster, options, given.sink, Transactions(cluster), log).recover()
+        return await (await _coordinator(cluster, given)).recover()
 
     last = _with_cluster(given, story)
-    assert last is not None
-    print(f"{given.sink}: batch {last.batch} is finished")
+    print(f"{given.sink}: " + ("nothing was decided yet" if last is None else f"batch {last.batch} is finished"))
     return DONE
+
+
+def run_abort(given: argparse.Namespace) -> int:
+    async def story(cluster: Cluster) -> int:
+        return len(await (await _coordinator(cluster, given)).abandon())
+
+    count = _with_cluster(given, story)
+    print(f"{given.sink}: {count} transactions aborted" if count else f"{given.sink}: nothing was open")
+    return DONE
+
+
+async def _coordinator(cluster: Cluster, given: argparse.Namespace) -> Coordinator:
+    """The driver's side of a sink that there is."""
+    from mainstem.client.options import ProducerOptions
+    from mainstem.spark.decisions import DecisionLog
+    from mainstem.spark.exactly_once import Coordinator, open_transactions
+    from mainstem.spark.transactions import Transactions
+
+    log, transactions = DecisionLog(cluster), Transactions(cluster)
+    await log.ensure()
+    if given.sink not in await log.all() and given.sink not in await open_transactions(transactions):
+        raise UserError(f"there is no sink {given.sink}; `mainstem pipeline sinks` lists them", NOT_FOUND)
+    return Coordinator(cluster, ProducerOptions(bootstrap_servers=given.bootstrap), given.sink, transactions, log)
 
 
 def _with_cluster(given: argparse.Namespace, story: Callable[[Cluster], Awaitable[T]]) -> T:

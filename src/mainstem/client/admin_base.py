@@ -67,7 +67,7 @@ class AdminBase:
 
     async def _retrying(self, attempt: Callable[[], Awaitable[T]], timeout_ms: float | None, what: str) -> T:
         limit_ms = self.options.default_api_timeout_ms if timeout_ms is None else timeout_ms
-        return await self._cluster.retrying(attempt, limit_ms, what)
+        return await self._cluster.retrying(attempt, limit_ms, what, self.options.retries)
 
     async def _on_any(self, ask: Callable[[BrokerConnection], Awaitable[T]], timeout_ms: float | None, what: str) -> T:
         async def attempt() -> T:

@@ -120,17 +120,26 @@ class TopicsAdmin(AdminBase):
         self, topics: Iterable[str] | None = None, *, timeout_ms: float | None = None
     ) -> dict[str, TopicDescription]:
         """Partitions, leaders and replicas of these topics, or of all."""
-        found = await self._retrying(self._cluster.all_topics, timeout_ms, "describing topics")
-        names = sorted(found) if topics is None else list(topics)
-        described: dict[str, TopicDescription] = {}
+        if topics is None:
+            found = await self._retrying(self._cluster.all_topics, timeout_ms, "describing topics")
+            return {name: _description(found[name]) for name in sorted(found)}
+        names = list(dict.fromkeys(topics))
         failed: dict[str, KafkaError] = {}
-        for name in names:
-            if name in found:
-                described[name] = _description(found[name])
-            else:
-                failed[name] = error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic=name)
+
+        async def ask() -> dict[str, TopicInfo]:
+            there, missing = await self._cluster.topics(names)
+            for name in names:
+                if name not in there:
+                    error = missing.get(name) or error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic=name)
+                    # A topic that is not there will not be there a moment later, whatever the code says of retries.
+                    if error.retriable and error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                        raise error
+                    failed[name] = error
+            return there
+
+        found = await self._retrying(ask, timeout_ms, "describing topics")
         raise_first(failed)
-        return described
+        return {name: _description(found[name]) for name in names}
 
     async def create_partitions(
         self,

@@ -31,7 +31,7 @@ from mainstem.client.errors import (
     raise_for,
 )
 from mainstem.client.metadata import BrokerAddress, LeaderAndEpoch, MetadataCache, TopicInfo
-from mainstem.client.options import CommonOptions
+from mainstem.client.options import INT32_MAX, CommonOptions
 from mainstem.client.types import TopicPartition
 from mainstem.protocol.api import ApiKey
 from mainstem.protocol.errors import ErrorCode
@@ -214,6 +214,7 @@ class Cluster:
                 timeout_s=options.request_timeout_ms / 1000,
                 setup_timeout_s=setup_ms / 1000,
                 shared=self._shared,
+                socket_buffers=(options.send_buffer_bytes, options.receive_buffer_bytes),
                 on_lost=self._connection_lost,
             )
         except KafkaError:
@@ -326,6 +327,17 @@ class Cluster:
         finally:
             self.wants_all_topics = wanted_all
         return dict(self.cache.topics)
+
+    async def topics(self, names: Iterable[str]) -> tuple[dict[str, TopicInfo], dict[str, KafkaError]]:
+        """These topics as they are now, and why others are not there. Creates none and changes nothing that is kept."""
+        connection = await self.any_node()
+        asked = list(dict.fromkeys(names))
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name=name) for name in asked], allow_auto_topic_creation=False
+        )
+        found = MetadataCache()
+        found.update(await connection.ask(request, MetadataResponse), asked)
+        return found.topics, found.errors
 
     async def update(self) -> None:
         """Fetches metadata now, once; KafkaError where that fails."""
@@ -491,10 +503,12 @@ class Cluster:
 
     # Trying again
 
-    async def retrying(self, attempt: Callable[[], Awaitable[T]], timeout_ms: float, what: str = "") -> T:
+    async def retrying(
+        self, attempt: Callable[[], Awaitable[T]], timeout_ms: float, what: str = "", retries: int = INT32_MAX
+    ) -> T:
         """What `attempt` gives, tried again while its error says that a retry can help and there is time.
 
-        When the time is up the last error is the cause of the KafkaTimeoutError.
+        When the time is up the last error is the cause of the KafkaTimeoutError; after so many retries it is raised.
         """
         deadline = self._loop.time() + timeout_ms / 1000
         pauses = self.backoff()
@@ -504,8 +518,9 @@ class Cluster:
                 async with asyncio.timeout_at(deadline) as limit:
                     return await attempt()
             except KafkaError as error:
-                if not error.retriable or self._closed:
+                if not error.retriable or self._closed or retries <= 0:
                     raise
+                retries -= 1
                 if error.is_stale_metadata:
                     self.request_update()
                 last = error

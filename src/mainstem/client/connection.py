@@ -14,6 +14,7 @@ Hot APIs have codecs of their own and hand over whole frames with `send_frame`; 
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import deque
 from collections.abc import Callable, Sequence
 from struct import Struct
@@ -72,6 +73,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         node_id: int = -1,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         shared: SharedBuffer | None = None,
+        socket_buffers: tuple[int, int] = (-1, -1),
         on_lost: Callable[[BrokerConnection], None] | None = None,
     ) -> None:
         self.host = host
@@ -90,6 +92,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self.last_used_s = self._loop.time()
         self._on_lost = on_lost
+        self._socket_buffers = socket_buffers
         self._receiver = FrameReceiver(shared or SharedBuffer(RECEIVE_BYTES), MAX_FRAME_BYTES)
         self._transport: Any = None
         self._pending: deque[_Pending] = deque()
@@ -106,10 +109,23 @@ class BrokerConnection(asyncio.BufferedProtocol):
         timeout_s: float = DEFAULT_TIMEOUT_S,
         setup_timeout_s: float = 10.0,
         shared: SharedBuffer | None = None,
+        socket_buffers: tuple[int, int] = (-1, -1),
         on_lost: Callable[[BrokerConnection], None] | None = None,
     ) -> BrokerConnection:
-        """Connects and learns the broker's versions; DisconnectedError or KafkaTimeoutError where that fails."""
-        connection = cls(host, port, client_id, node_id=node_id, timeout_s=timeout_s, shared=shared, on_lost=on_lost)
+        """Connects and learns the broker's versions; DisconnectedError or KafkaTimeoutError where that fails.
+
+        `socket_buffers` are the system's, to send from and to receive into; -1 leaves them to the system.
+        """
+        connection = cls(
+            host,
+            port,
+            client_id,
+            node_id=node_id,
+            timeout_s=timeout_s,
+            shared=shared,
+            socket_buffers=socket_buffers,
+            on_lost=on_lost,
+        )
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(setup_timeout_s):
@@ -224,6 +240,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
+        under = transport.get_extra_info("socket")
+        for option, size in zip((socket.SO_SNDBUF, socket.SO_RCVBUF), self._socket_buffers, strict=True):
+            if size >= 0 and under is not None:
+                under.setsockopt(socket.SOL_SOCKET, option, size)
         if self.lost is not None:  # given up while it was being made
             self._transport.abort()
 
@@ -231,13 +251,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return self._receiver.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        try:
-            frames = self._receiver.received(nbytes)
-        except RemoteError as error:
-            self._end(self._malformed(str(error)))
-            return
-        for frame in frames:
+        for frame in self._receiver.received(nbytes):
             self._take(frame)
+        if self._receiver.refused is not None:
+            self._end(self._malformed(str(self._receiver.refused)))
 
     def pause_writing(self) -> None:
         self.is_writable = False

@@ -365,7 +365,10 @@ class AsyncConsumer:
 
         names = check_columns(COLUMNS if columns is None else columns)
         batches: list[pa.RecordBatch] = []
-        while max_batches is None or len(batches) < max_batches:
+        # What comes while these are decoded is for the next call: or one call could go on to the end of the topic.
+        for _ in range(self._fetcher.ready_count):
+            if max_batches is not None and len(batches) >= max_batches:
+                break
             try:
                 made = self._fetcher.take_chunk(lambda chunk: to_arrow(chunk, names))
             except KafkaError:

@@ -3,6 +3,9 @@
 - What is in memory and not taken yet is bounded: a partition is asked for while it has less than twice
   `max_partition_fetch_bytes` here, and all of them together while they have less than `fetch_max_bytes`. So the next
   fetch is under way while the last is being read, and a slow reader holds no more than that.
+- One answer is no larger than what a connection receives into, or it would be copied once more. Whoever takes whole
+  chunks (`take_chunk`) gets them about as large, where `max_partition_fetch_bytes` was left as it is: what a fetch
+  costs besides its bytes, to both sides, is then spread over four times as many.
 - Records are decoded when they are taken, by whoever takes them.
 - What a caller of `poll` has to hear of (an offset that is not there, a topic that may not be read) waits in the queue
   behind the records that came before it. What a new leader cures is tried again here.
@@ -20,6 +23,7 @@ from random import Random
 from typing import Final, TypeVar
 
 from mainstem.client.cluster import Cluster
+from mainstem.client.connection import RECEIVE_BYTES
 from mainstem.client.decode import FetchedChunk
 from mainstem.client.errors import (
     CorruptRecordError,
@@ -52,7 +56,9 @@ log = logging.getLogger(__name__)
 
 READ_COMMITTED: Final = 1
 PARTITIONS_AHEAD: Final = 2
-"""How many times `max_partition_fetch_bytes` a partition may have in memory."""
+"""How many times the bytes it is asked for a partition may have in memory."""
+ANSWER_BYTES: Final = RECEIVE_BYTES - (256 << 10)
+"""What is asked of a broker at once. A batch that is larger comes all the same, and what is not records needs room."""
 CLOSE_TIMEOUT_S: Final = 0.5
 
 _NEW_LEADER_CURES: Final = frozenset(
@@ -100,6 +106,7 @@ class Fetcher:
         self._loop = asyncio.get_running_loop()
         self._lane = Lane(cluster, "fetch", rng)
         self._isolation = READ_COMMITTED if options.isolation_level == "read_committed" else 0
+        self._partition_bytes = options.max_partition_fetch_bytes
         self._sessions: dict[int, FetchSession] = {}
         self._running: dict[int, asyncio.Task[None]] = {}
         self._ready: deque[tuple[PartitionState, int, FetchedChunk | Failure]] = deque()
@@ -186,11 +193,18 @@ class Fetcher:
         state.bytes_out += chunk.size
         self.has_room_again = self._is_hungry
 
+    @property
+    def ready_count(self) -> int:
+        """How many chunks and failures are here."""
+        return len(self._ready)
+
     def take_chunk(self, convert: Callable[[FetchedChunk], T]) -> T | None:
         """What `convert` makes of a whole chunk, or of what is left of one (from its `position` on).
 
         The position moves to its end when that has succeeded. None where there is no chunk.
         """
+        if self._partition_bytes == ConsumerOptions.max_partition_fetch_bytes:
+            self._partition_bytes = max(self._partition_bytes, min(ANSWER_BYTES, self._options.fetch_max_bytes // 2))
         for index in range(len(self._ready)):
             state, version, item = self._ready[index]
             if version != state.version or state.is_paused or state.is_going:
@@ -228,7 +242,10 @@ class Fetcher:
             return
         self._is_hungry = False
         self.has_room_again = False
-        for node_id in self._plan():
+        self._begin(self._plan())
+
+    def _begin(self, plan: dict[int, list[PartitionState]]) -> None:
+        for node_id in plan:
             if node_id not in self._running:
                 task = self._cluster.spawn(self._fetch_from(node_id), f"fetch from {node_id}")
                 self._running[node_id] = task
@@ -240,7 +257,7 @@ class Fetcher:
         if sum(state.buffered_bytes for state in states) >= self._options.fetch_max_bytes:
             self._is_hungry = True
             return plan
-        room = PARTITIONS_AHEAD * self._options.max_partition_fetch_bytes
+        room = PARTITIONS_AHEAD * self._partition_bytes
         now = self._loop.time()
         next_retry = 0.0
         for state in states:
@@ -280,7 +297,10 @@ class Fetcher:
         pauses = self._cluster.backoff()
         try:
             while not self._is_closed:
-                states = self._plan().get(node_id)
+                plan = self._plan()
+                # An answer may have sent a partition to another node: to a replica that is nearer, or back from one.
+                self._begin(plan)
+                states = plan.get(node_id)
                 if not states:
                     return
                 try:
@@ -289,6 +309,8 @@ class Fetcher:
                 except KafkaError as error:
                     log.debug("fetch from %d: %s", node_id, error)
                     self._sessions.pop(node_id, None)
+                    for state in states:
+                        state.preferred_replica = -1  # the leader may name another
                     self._cluster.request_update()
                     await asyncio.sleep(pauses.next_s())
         finally:
@@ -309,13 +331,12 @@ class Fetcher:
         for tp, each in asked.items():
             leader = self._cluster.leader(tp)
             epoch = leader.epoch if leader is not None and each.state.preferred_replica < 0 else -1
-            wanted[tp] = Wanted(each.offset, epoch, options.max_partition_fetch_bytes, ids[tp.topic])
+            wanted[tp] = Wanted(each.offset, epoch, self._partition_bytes, ids[tp.topic])
         session = self._sessions.setdefault(node_id, FetchSession())
         changed, forgotten = session.next_request(wanted, by_id)
         buffered = sum(state.buffered_bytes for state in self._subscription.partitions.values())
-        request = FetchRequest(
-            options.fetch_max_wait_ms, options.fetch_min_bytes, max(1, options.fetch_max_bytes - buffered), changed
-        )
+        most = max(1, min(options.fetch_max_bytes - buffered, max(ANSWER_BYTES, options.fetch_min_bytes)))
+        request = FetchRequest(options.fetch_max_wait_ms, options.fetch_min_bytes, most, changed)
         request.forgotten = forgotten
         request.isolation_level = self._isolation
         request.session_id = session.session_id

@@ -87,6 +87,7 @@ class Lane:
                 timeout_s=options.request_timeout_ms / 1000,
                 setup_timeout_s=options.socket_connection_setup_timeout_ms / 1000,
                 shared=self._shared,
+                socket_buffers=(options.send_buffer_bytes, options.receive_buffer_bytes),
                 on_lost=self._lost,
             )
         except KafkaError:

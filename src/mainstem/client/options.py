@@ -24,6 +24,7 @@ DEFAULT_PORT: Final = 9092
 Serializer = Callable[[Any], bytes | None]
 Deserializer = Callable[[bytes], Any]
 
+_PLAIN_TEXT_ONLY: Final = "this client connects in plain text only: TLS and SASL are not there yet"
 _DURATION: Final = re.compile(r"by_duration:P(?:\d+D)?(?:T(?=\d)(?:\d+H)?(?:\d+M)?(?:\d+(?:\.\d+)?S)?)?")
 
 
@@ -58,12 +59,14 @@ class CommonOptions:
     # Kafka has 128 KB and 64 KB; the system's own choice grows with the connection and is faster.
     send_buffer_bytes: int = _option(-1, at_least=-1)
     receive_buffer_bytes: int = _option(-1, at_least=-1)
-    security_protocol: str = _option("PLAINTEXT", choices=("PLAINTEXT",))
+    security_protocol: str = _option("PLAINTEXT")
 
     def __post_init__(self) -> None:
         _put(self, "bootstrap_servers", _servers(self.bootstrap_servers))
         for each in fields(self):
             _put(self, each.name, _checked(each, getattr(self, each.name)))
+        if self.security_protocol != "PLAINTEXT":
+            raise InvalidOptionError(f"security_protocol is {self.security_protocol!r}; {_PLAIN_TEXT_ONLY}")
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
@@ -78,6 +81,8 @@ class CommonOptions:
         for name, value in given.items():
             spelled = name.replace(".", "_")
             if spelled not in known:
+                if spelled.startswith(("sasl_", "ssl_")):
+                    raise InvalidOptionError(f"{name} is given; {_PLAIN_TEXT_ONLY}")
                 raise InvalidOptionError(_unknown(cls.__name__.removesuffix("Options").lower(), name, spelled, known))
             if spelled in values:
                 raise InvalidOptionError(f"{spelled} is given twice, the second time as {name!r}")

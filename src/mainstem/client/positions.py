@@ -21,6 +21,7 @@ from mainstem.client.errors import KafkaError, LogTruncationError, NoOffsetForPa
 from mainstem.client.offsets import OffsetFinder, timestamp_of
 from mainstem.client.options import ConsumerOptions
 from mainstem.client.subscription import NO_EPOCH, PartitionState, Subscription
+from mainstem.client.types import TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +46,8 @@ class Positions:
         self._task: asyncio.Task[None] | None = None
         self._pauses = cluster.backoff()
         self._failure: KafkaError | None = None
+        self._failed_versions: dict[TopicPartition, int] = {}
+        """The partitions that were without a sound position at the failure, as often as each had been moved by then."""
         self.on_change: Callable[[], None] = lambda: None
         """Called when partitions got a position, or there is something to raise."""
 
@@ -54,11 +57,20 @@ class Positions:
         return self._task is None and self._failure is None and not self._unsettled()
 
     def settle(self) -> None:
-        """Starts to find what is missing. Raises what went wrong since the last call and no retry cures."""
+        """Starts to find what is missing. Raises what went wrong since the last call and no retry cures.
+
+        A seek may have cured it: whoever assigns and then seeks needs neither a committed offset nor a policy.
+        """
         failure, self._failure = self._failure, None
-        if failure is not None:
+        if failure is not None and self._still_stands(failure):
             raise failure
         self.start()
+
+    def _still_stands(self, failure: KafkaError) -> bool:
+        missing = {state.tp for state in self._unsettled() if self._failed_versions.get(state.tp) == state.version}
+        if failure.topic is None or failure.partition is None:
+            return bool(missing)
+        return TopicPartition(failure.topic, failure.partition) in missing
 
     def start(self) -> None:
         if self._task is None and self._failure is None and self._unsettled():
@@ -80,6 +92,7 @@ class Positions:
                     await asyncio.sleep(self._pauses.next_s())
         except KafkaError as error:
             self._failure = error
+            self._failed_versions = {state.tp: state.version for state in self._unsettled()}
         finally:
             self._task = None
             self.on_change()

@@ -1,9 +1,11 @@
-"""One client's connection: frames in, responses out, in the order the requests came.
+"""One client's connection: frames in, responses out, one request at a time.
 
-- Requests are handed to the handler in order; each gets an `Exchange` that may be answered at once or later.
-  Responses leave in the order of the requests, whatever the order in which they were answered.
-- What a connection holds is bounded: past `max_in_flight` unanswered requests, or while the peer does not read what
-  was answered, nothing more is read from it. Nobody else waits for it.
+- A request gets an `Exchange` that may be answered at once or later. The next one is taken up when it is answered, as
+  in Kafka: so a client that sends two at once may rely on the first when it asks the second.
+- What a connection holds is bounded: while a request waits its turn, or the peer does not read what was answered,
+  nothing more is read from it. Nobody else waits for it.
+- What cannot be told apart any more, as after a length that cannot be, ends the connection, when all that came before
+  it has been answered.
 - A response is a list of chunks: bytes, and slices of files. A large slice of a file goes out by `sendfile` when
   the loop's transport has nothing of its own to send first; else, and where there is no descriptor, it is read in
   pieces. A slice that is not in memory is read by a thread first, so that a slow disk never blocks the loop.
@@ -15,14 +17,15 @@ listener puts asyncio's class before it.
 import asyncio
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from mainstem.protocol.errors import RemoteError
 from mainstem.protocol.framing import FrameReceiver, SharedBuffer
 
 _SENDFILE_FROM_BYTES = 32 << 10
 """Below this, one read and a joined write cost less than a system call of its own for the slice."""
+_JOINED_MAX = 16
+"""How many answers are sent in one go, where as many requests arrived together."""
 _PIECE_BYTES = 128 << 10
 """How much of a slice is handed to the transport when the socket is full, to learn when it has room again."""
 
@@ -48,25 +51,27 @@ Chunk = bytes | FileSlice
 
 
 class Exchange:
-    """One request, and the place of its response in the connection's order."""
+    """One request, and the way of its response."""
 
-    __slots__ = ("chunks", "connection", "frame", "is_last")
+    __slots__ = ("connection", "frame", "is_answered", "on_lost")
 
     def __init__(self, connection: "Connection", frame: bytes) -> None:
         self.connection = connection
         self.frame = frame
-        self.chunks: list[Chunk] | None = None
-        self.is_last = False
+        """What came. Whoever has read it and may answer much later leaves it empty: it may be large."""
+        self.is_answered = False
+        self.on_lost: Callable[[], None] | None = None
+        """Called where the peer goes before it is answered: for what would otherwise wait for nobody."""
 
     def respond(self, chunks: list[Chunk]) -> None:
         """Answers: the chunks make the whole frame, its size prefix included. An empty list answers nothing."""
-        assert self.chunks is None, "a request is answered once"
-        self.chunks = chunks
-        self.connection.answered(self)
+        assert not self.is_answered, "a request is answered once"
+        self.is_answered = True
+        self.connection.answered(chunks)
 
     def close(self) -> None:
-        """Ends the connection when all earlier requests have been answered, this one without an answer."""
-        self.is_last = True
+        """Ends the connection, without an answer to this request."""
+        self.connection.end()
         self.respond([])
 
 
@@ -82,7 +87,6 @@ class Connection:
         *,
         listener_name: str,
         max_frame_bytes: int,
-        max_in_flight: int = 16,
         on_lost: Callable[["Connection"], None] = lambda connection: None,
     ) -> None:
         self.listener_name = listener_name
@@ -91,21 +95,21 @@ class Connection:
         self._loop = loop
         self._handler = handler
         self._receiver = FrameReceiver(shared, max_frame_bytes)
-        self._max_in_flight = max_in_flight
         self._on_lost = on_lost
         self._transport: Any = None
         """An asyncio.Transport, but by what it does: uvloop's do not inherit from it. None when it is lost."""
         self._descriptor = -1
         self._waiting: deque[bytes] = deque()
-        """Frames received past the bound on requests in flight; reading is paused while there are any."""
-        self._exchanges: deque[Exchange] = deque()
+        """Frames whose turn has not come; when a read leaves any, reading is paused."""
+        self._current: Exchange | None = None
+        """The request that is being answered."""
+        self._is_paused = False
         self._outgoing: deque[Chunk] = deque()
-        """Chunks of responses whose turn has come."""
         self._slice_sent = 0
         """How much of the slice at the head of `_outgoing` is out."""
         self._transport_full = False
         self._warming = False
-        self._corked = False
+        self._is_pumping = False
         self._closing = False
         self._aborted = False
         self.data: object = None
@@ -127,16 +131,13 @@ class Connection:
         return self._receiver.buffer()
 
     def buffer_updated(self, count: int) -> None:
-        try:
-            frames = self._receiver.received(count)
-        except RemoteError:
-            self.abort()
+        frames = self._receiver.received(count)
+        if self._closing:
             return
-        self._corked = True
-        for frame in frames:
-            self._take(frame)
-        self._corked = False
+        self._waiting.extend(frames)
         self._pump()
+        if self._waiting or self._receiver.refused is not None:
+            self._pause_reading()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
@@ -146,12 +147,12 @@ class Connection:
         self._receiver.close()
         if self._warming:
             self._outgoing.popleft()  # a thread is reading from it and lets go of it afterwards
-        for chunk in self._outgoing:
-            if not isinstance(chunk, bytes):
-                chunk.release()
+        _release(self._outgoing)
         self._outgoing.clear()
-        for exchange in self._exchanges:
-            _release(exchange)
+        current = self._current
+        self._current = None
+        if current is not None and current.on_lost is not None:
+            current.on_lost()
         self._on_lost(self)
 
     def pause_writing(self) -> None:
@@ -163,10 +164,6 @@ class Connection:
 
     # What the layer above calls
 
-    @property
-    def is_lost(self) -> bool:
-        return self._transport is None
-
     def abort(self) -> None:
         """Drops the connection now, with whatever it still had to send."""
         self._closing = True
@@ -174,70 +171,62 @@ class Connection:
         if self._transport is not None:
             self._transport.abort()
 
-    def answered(self, exchange: Exchange) -> None:
-        if self._transport is None:
-            _release(exchange)
-        elif self._exchanges and exchange is self._exchanges[0]:
-            if not self._corked:
-                self._pump()
-        elif self._closing:
-            _release(exchange)
+    def end(self) -> None:
+        """Takes up nothing more, and ends the connection when everything answered is out."""
+        self._closing = True
+        self._waiting.clear()
+
+    def answered(self, chunks: list[Chunk]) -> None:
+        """The answer to the request whose turn it is."""
+        if self._is_gone:
+            _release(chunks)
+            return
+        self._current = None
+        self._outgoing.extend(chunks)
+        if not self._is_pumping:
+            self._pump()
 
     # In
 
-    def _take(self, frame: bytes) -> None:
-        if self._closing:
-            return
-        if self._waiting or len(self._exchanges) >= self._max_in_flight:
-            if not self._waiting:
-                self._pause_reading()
-            self._waiting.append(frame)
-            return
-        exchange = Exchange(self, frame)
-        self._exchanges.append(exchange)
-        self._handler(exchange)
-
-    def _take_waiting(self) -> None:
-        while self._waiting and len(self._exchanges) < self._max_in_flight and not self._closing:
-            exchange = Exchange(self, self._waiting.popleft())
-            self._exchanges.append(exchange)
-            self._handler(exchange)
-        if not self._waiting and not self._closing and self._transport is not None:
-            self._transport.resume_reading()
-
     def _pause_reading(self) -> None:
-        if self._transport is not None:
+        if not self._is_paused and self._transport is not None:
+            self._is_paused = True
             self._transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        if self._is_paused and self._receiver.refused is None and self._transport is not None:
+            self._is_paused = False
+            self._transport.resume_reading()
 
     # Out
 
     def _pump(self) -> None:
-        """Sends what can be sent, then takes up requests that waited for room."""
+        """Sends what can be sent, and takes up requests as earlier ones are answered."""
+        self._is_pumping = True
         while True:
             self._send()
-            if self._outgoing or self._transport_full or self._aborted:
-                return  # answers the peer does not read yet stay counted as requests in flight
-            if self._exchanges and self._exchanges[0].chunks is not None:
-                self._collect()
-                continue
-            if not self._waiting or self._corked or len(self._exchanges) >= self._max_in_flight:
-                return
-            self._corked = True
-            self._take_waiting()
-            self._corked = False
+            if self._outgoing or self._transport_full or self._is_gone or not self._take_up():
+                break
+        self._is_pumping = False
+        if not self._waiting and not self._closing:
+            self._resume_reading()
 
-    def _collect(self) -> None:
-        """Moves the responses whose turn has come behind one another."""
-        exchanges = self._exchanges
-        while exchanges and exchanges[0].chunks is not None:
-            exchange = exchanges.popleft()
-            assert exchange.chunks is not None
-            self._outgoing.extend(exchange.chunks)
-            if exchange.is_last:
-                self._closing = True
-                for later in exchanges:
-                    _release(later)
-                exchanges.clear()
+    def _take_up(self) -> bool:
+        """Hands over requests one after the other, while each is answered at once; whether there is more to do."""
+        if self._closing or self._current is not None:
+            return False
+        if not self._waiting:
+            if self._receiver.refused is None:
+                return False
+            self.end()
+            return True
+        for _ in range(_JOINED_MAX):
+            exchange = Exchange(self, self._waiting.popleft())
+            self._current = exchange
+            self._handler(exchange)
+            if self._current is not None or not self._waiting:
+                break
+        return True
 
     def _send(self) -> None:
         outgoing = self._outgoing
@@ -373,8 +362,8 @@ class Connection:
         reading.add_done_callback(done)
 
 
-def _release(exchange: Exchange) -> None:
-    for chunk in exchange.chunks or ():
+def _release(chunks: Iterable[Chunk]) -> None:
+    for chunk in chunks:
         if not isinstance(chunk, bytes):
             chunk.release()
 

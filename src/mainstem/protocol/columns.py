@@ -57,6 +57,15 @@ does, in page faults."""
 
 _spare_writers: list[BytesWriter] = []
 
+SAME_VALUES: Final = 16
+SAME_ROWS: Final = 1 << 16
+"""Of how many topics and partitions the column is kept for the next batch, and of how many rows."""
+
+_same_in_all: dict[str | int, Any] = {}
+
+NO_WORD: Final = -1
+"""Stands for a word that would reach past its buffer: every varint in it is longer than we look."""
+
 PADDING: Final = bytes(8)
 """Behind data that is copied by words, so that the last word can be read whole."""
 
@@ -119,24 +128,72 @@ class Columns:
         timestamps = self._timestamps
         key_bounds = self._key_bounds
         value_bounds = self._value_bounds
+        # Varints of up to three bytes are taken out of one word each, here: calls would cost more than all the rest.
+        # A word may reach past its record but not past the buffer; that the fields do not is checked after the last.
+        last_word: i64 = len(body) - 8
         position: i64 = start
         index: i64 = 0
         while index < count:
             index += 1
-            length, position = read_varint(body, position, end)
+            word: i64 = NO_WORD
+            if position <= last_word:
+                word = read_i64_le(body, position)
+            if word & 0x8080 == 0x0080:
+                length: i64 = ((word & 0x7F) >> 1 | (word & 0x7F00) >> 2) ^ -(word & 1)
+                position += 2
+            else:
+                length, position = read_varint(body, position, end)
             if length < 0 or length > end - position:
                 raise invalid(f"record {index - 1} has {length} bytes where {end - position} are left")
             record_end: i64 = position + length
-            delta, position = read_varlong(body, position + 1, record_end)
-            offset_delta, position = read_varint(body, position, record_end)
-            key_length, position = read_varint(body, position, record_end)
+            # Attributes, which nobody reads, and the timestamp.
+            word = NO_WORD
+            if position <= last_word:
+                word = read_i64_le(body, position) >> 8
+            if word & 0x80 == 0:
+                delta: i64 = (word & 0x7F) >> 1 ^ -(word & 1)
+                position += 2
+            else:
+                delta, position = read_varlong(body, position + 1, record_end)
+            word = NO_WORD
+            if position <= last_word:
+                word = read_i64_le(body, position)
+            if word & 0x80 == 0:
+                offset_delta: i64 = (word & 0x7F) >> 1 ^ -(word & 1)
+                position += 1
+            elif word & 0x8000 == 0:
+                offset_delta = ((word & 0x7F) >> 1 | (word & 0x7F00) >> 2) ^ -(word & 1)
+                position += 2
+            elif word & 0x800000 == 0:
+                offset_delta = ((word & 0x7F) >> 1 | (word & 0x7F00) >> 2 | (word & 0x7F0000) >> 3) ^ -(word & 1)
+                position += 3
+            else:
+                offset_delta, position = read_varint(body, position, record_end)
+            word = NO_WORD
+            if position <= last_word:
+                word = read_i64_le(body, position)
+            if word & 0x80 == 0:
+                key_length: i64 = (word & 0x7F) >> 1 ^ -(word & 1)
+                position += 1
+            else:
+                key_length, position = read_varint(body, position, record_end)
             key_at: i64 = position
             if key_length > 0:
                 if key_length > record_end - position:
                     raise ends_early(record_end)
                 position += key_length
-            value_length, value_at = read_varint(body, position, record_end)
-            position = value_at
+            word = NO_WORD
+            if position <= last_word:
+                word = read_i64_le(body, position)
+            if word & 0x80 == 0:
+                value_length: i64 = (word & 0x7F) >> 1 ^ -(word & 1)
+                position += 1
+            elif word & 0x8000 == 0:
+                value_length = ((word & 0x7F) >> 1 | (word & 0x7F00) >> 2) ^ -(word & 1)
+                position += 2
+            else:
+                value_length, position = read_varint(body, position, record_end)
+            value_at: i64 = position
             if value_length > 0:
                 if value_length > record_end - position:
                     raise ends_early(record_end)
@@ -213,11 +270,11 @@ class Columns:
                 case "topic":
                     if topic is None:
                         raise ValueError("to_arrow: the column topic needs the topic's name")
-                    arrays.append(pa.repeat(pa.scalar(topic, pa.string()), rows))
+                    arrays.append(_repeated(topic, rows))
                 case "partition":
                     if partition is None:
                         raise ValueError("to_arrow: the column partition needs the partition's number")
-                    arrays.append(pa.repeat(pa.scalar(partition, pa.int32()), rows))
+                    arrays.append(_repeated(partition, rows))
                 case "headers":
                     arrays.append(self._headers(rows))
                 case _:
@@ -372,6 +429,20 @@ def _gather(buffer: bytes, rows: int, bounds: Any, valid: Any, nulls: int) -> An
     bitmap = np.packbits(np.frombuffer(memoryview(valid), np.uint8, rows), bitorder="little")
     _, offsets, data = pieces.buffers()
     return pa.Array.from_buffers(pa.binary(), rows, [pa.py_buffer(bitmap), offsets, data], nulls)
+
+
+def _repeated(value: str | int, rows: int) -> Any:
+    """An array that says the same in every row: a slice of one that was made before, where there is one."""
+    made = _same_in_all.get(value)
+    if made is None or len(made) < rows:
+        import pyarrow as pa
+
+        made = pa.repeat(pa.scalar(value, pa.string() if isinstance(value, str) else pa.int32()), rows)
+        if rows <= SAME_ROWS:
+            if len(_same_in_all) >= SAME_VALUES:
+                _same_in_all.clear()
+            _same_in_all[value] = made
+    return made.slice(0, rows)
 
 
 def _timestamps(column: Any, rows: int, unit: str) -> Any:

@@ -41,10 +41,11 @@ class SharedBuffer:
 class FrameReceiver:
     """One connection's half-received frame. `buffer` says where to read to, `received` gives the frames completed.
 
-    Each `received` follows a `buffer` of the same receiver, with no other's in between.
+    Each `received` follows a `buffer` of the same receiver, with no other's in between. `refused` says why a frame was
+    not taken: nothing that comes after it can be told apart, but what came before it is whole.
     """
 
-    __slots__ = ("_end", "_expected", "_got", "_max_frame_bytes", "_partial", "_shared", "_start")
+    __slots__ = ("_end", "_expected", "_got", "_max_frame_bytes", "_partial", "_shared", "_start", "refused")
 
     def __init__(self, shared: SharedBuffer, max_frame_bytes: i64) -> None:
         self._shared = shared
@@ -57,6 +58,7 @@ class FrameReceiver:
         self._got: i64 = 0
         self._expected: i64 = _UNKNOWN
         """The frame's bytes without its prefix, or -1 while it is the prefix that is incomplete."""
+        self.refused: RemoteError | None = None
 
     @property
     def held_bytes(self) -> int:
@@ -103,6 +105,13 @@ class FrameReceiver:
     def received(self, count: i64) -> list[bytes]:
         """Takes in `count` bytes just read into `buffer()`; the frames they complete, without their prefixes."""
         frames: list[bytes] = []
+        try:
+            self._cut(count, frames)
+        except RemoteError as error:
+            self.refused = error
+        return frames
+
+    def _cut(self, count: i64, frames: list[bytes]) -> None:
         at: i64 = 0
         end: i64 = count
         shared = self._shared
@@ -113,19 +122,18 @@ class FrameReceiver:
             if end - at < SIZE_BYTES + self._expected:
                 # Nothing is complete before this frame is; its prefix was looked at when it came.
                 self._wait(at, end, self._expected)
-                return frames
+                return
         elif self._is_collecting():
             if self._expected == _UNKNOWN:
                 at = self._complete_prefix(count)
             if self._expected != _UNKNOWN:
                 at = self._complete_frame(at, count, frames)
             if self._is_collecting():
-                return frames
+                return
         if end - at <= _SMALL_BYTES:
             self._split_small(at, bytes(shared.view[at:end]), frames)
         else:
             self._split(shared.view, at, end, frames)
-        return frames
 
     def _is_collecting(self) -> bool:
         """Asked anew each time: once it was seen not to be None, the compiler would take `_partial` to stay so."""

@@ -14,6 +14,9 @@ from mainstem.protocol.errors import ErrorCode, RemoteError
 
 I64_MAX: Final = 9223372036854775807
 I64_MIN: Final = -9223372036854775808
+_FAR: Final = 1 << 61
+"""Sums of what lies nearer to zero than this stay in range. The compiler has no machine word for the two above, so a
+look at one of them costs more than all the rest of an addition."""
 
 
 def read_varint(buffer: bytes, position: i64, end: i64) -> tuple[i64, i64]:
@@ -107,6 +110,8 @@ def varint_size(value: i64) -> i64:
 
 def add_i64(a: i64, b: i64) -> i64:
     """a + b in two's complement, as Java adds; a timestamp delta may run over either end."""
+    if a > -_FAR and a < _FAR and b > -_FAR and b < _FAR:
+        return a + b
     if a > 0 and b > I64_MAX - a:
         return (a + I64_MIN) + (b + I64_MIN)
     if a < 0 and b < I64_MIN - a:

@@ -1,7 +1,7 @@
 """`python -m mainstem.sim --seed 42` replays one run; `--seeds 1000` is a campaign, on `--jobs` cores.
 
-The same seed gives the same run, in every process and on every machine: the hash of its trace says so. Python's own
-hashing is pinned all the same, by starting over with PYTHONHASHSEED set.
+The same seed gives the same run, in every process, on every machine, interpreted or compiled: the hash of its trace
+says so. Python's own hashing is pinned all the same, by starting over with PYTHONHASHSEED set.
 """
 
 import argparse
@@ -10,11 +10,18 @@ import multiprocessing
 import os
 import sys
 import time
+import traceback
 from collections import Counter
 from collections.abc import Iterator
+from typing import Final
 
+from mainstem.build_info import build_name
+from mainstem.sim.ledger import Violation
 from mainstem.sim.nemesis import EXPECTED, REACHED
-from mainstem.sim.world import Result, run_seed
+from mainstem.sim.world import TRANSACTIONAL_EVERY, Result, run_seed
+
+SEEDS_PER_CHUNK: Final = 5
+CHUNKS_PER_WORKER: Final = 8
 
 
 def main() -> int:
@@ -58,18 +65,33 @@ def report(result: Result) -> str:
 
 
 def _run(seed: int) -> Result:
-    result = run_seed(seed)
-    if seed % 20 == 0:
-        gc.collect()
+    try:
+        result = run_seed(seed)
+    except Exception:
+        broken = Violation("no run ends in an exception", traceback.format_exc(limit=-8))
+        result = Result(seed, Counter(), "", broken, [])
     return result
 
 
 def _results(first: int, seeds: int, jobs: int) -> Iterator[Result]:
-    if jobs == 1:
-        yield from map(_run, range(first, first + seeds))
-        return
-    with multiprocessing.get_context("fork").Pool(jobs) as pool:
-        yield from pool.imap_unordered(_run, range(first, first + seeds), chunksize=5)
+    """A worker collects no garbage: after some seeds it ends, and another is forked from this process."""
+    with multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=CHUNKS_PER_WORKER) as pool:
+        yield from pool.imap_unordered(_run, range(first, first + seeds), chunksize=SEEDS_PER_CHUNK)
+
+
+def _prepare() -> None:
+    """What the first runs of a process make for all later ones, as encoders and decoders, is made before any fork."""
+    for seed in range(TRANSACTIONAL_EVERY):
+        _run(seed)
+    gc.collect()
+    gc.freeze()
+
+
+def progress(done: int, seeds: int, failed: int, seconds: float) -> str:
+    rate = done / seconds
+    left = round((seeds - done) / rate)
+    to_go = f"{left // 3600}:{left // 60 % 60:02}:{left % 60:02}"
+    return f"{done}/{seeds} seeds, {failed} failed, {rate:.1f} a second, {to_go} to go"
 
 
 def campaign(first: int, seeds: int, jobs: int) -> tuple[Counter[str], list[Result]]:
@@ -77,8 +99,7 @@ def campaign(first: int, seeds: int, jobs: int) -> tuple[Counter[str], list[Resu
     counts: Counter[str] = Counter()
     failed: list[Result] = []
     started = told = time.monotonic()
-    gc.collect()
-    gc.freeze()
+    _prepare()
     for done, result in enumerate(_results(first, seeds, jobs), 1):
         counts += result.counts
         if result.violation is not None:
@@ -87,16 +108,14 @@ def campaign(first: int, seeds: int, jobs: int) -> tuple[Counter[str], list[Resu
         now = time.monotonic()
         if now - told > (1 if sys.stdout.isatty() else 60) or done == seeds:
             told = now
-            rate = done / (now - started)
-            line = (
-                f"{done}/{seeds} seeds, {len(failed)} failed, {rate:.1f} a second, {(seeds - done) / rate:.0f} s to go"
-            )
+            line = progress(done, seeds, len(failed), now - started)
             print(f"\r{line:70}" if sys.stdout.isatty() else line, end="" if sys.stdout.isatty() else "\n", flush=True)
     print()
     return counts, failed
 
 
 def _campaign(first: int, seeds: int, jobs: int) -> int:
+    print(f"{seeds} seeds from {first} on, {jobs} at a time, on the {build_name()} build", flush=True)
     counts, failed = campaign(first, seeds, jobs)
     for name, count in sorted(counts.items()):
         print(f"{count:10} {name}")

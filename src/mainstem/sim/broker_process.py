@@ -13,7 +13,9 @@ from typing import Final
 from mainstem.broker.app import Broker
 from mainstem.broker.config import BrokerConfig
 from mainstem.broker.drivers.controller import Deliver
+from mainstem.broker.features import TRANSACTION_VERSION
 from mainstem.broker.format import format_directories
+from mainstem.core.controller.features import DEFAULT_FEATURES
 from mainstem.core.txn.states import TV2
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.messages.k24_add_partitions_to_txn import AddPartitionsToTxnRequest
@@ -21,23 +23,11 @@ from mainstem.protocol.messages.k27_write_txn_markers import WriteTxnMarkersRequ
 from mainstem.protocol.schema import Message
 from mainstem.sim.changes import describe_loss, random_survivors
 from mainstem.sim.disk import SimDisk
-from mainstem.sim.loop import ProcessDied, Scheduler, SimLoop, make_loop
+from mainstem.sim.loop import ProcessDied, Scheduler, SimClock, SimLoop, make_loop
 from mainstem.sim.network import Network
 from mainstem.storage.errors import StorageError
 
 CLUSTER_ID: Final = "AAECAwQFBgcICQoLDA0ODw"
-EPOCH_MS: Final = 1_700_000_000_000
-
-
-class SimClock:
-    """A machine's wall clock: it may be wrong, and set."""
-
-    def __init__(self, scheduler: Scheduler) -> None:
-        self._scheduler = scheduler
-        self.skew_ms = 0
-
-    def wall_ms(self) -> int:
-        return EPOCH_MS + self.skew_ms + int(self._scheduler.now * 1000)
 
 
 class ControllerFaults:
@@ -72,6 +62,8 @@ class BrokerProcess:
         self.is_serving = False
         self.is_stopping = False
         self.start_error: BaseException | None = None
+        self.transaction_version = TV2
+        """What a disk is formatted with."""
         self.controller_faults = ControllerFaults()
         self.peer_faults = ControllerFaults()
         self.late_word_share = 0.0
@@ -81,6 +73,8 @@ class BrokerProcess:
         """Called when a start is through, before any client is answered by it."""
         self.on_death: Callable[[str], None] = lambda how: None
         """Called just before the process dies, while what it knew can still be looked at."""
+        self.after_step: Callable[[], None] | None = None
+        """Called after each step of the process, while it lives."""
         self.on_operation: Callable[[str, str], None] = lambda operation, path: None
         self.crash_after: int | None = None
         """How many disk operations from now the process dies, if it is to."""
@@ -105,7 +99,7 @@ class BrokerProcess:
     def format(self, disk: SimDisk | None = None) -> None:
         format_directories(
             disk or self.disk, Random(f"{self._seed}:format"), self._config, self.clock.wall_ms(), CLUSTER_ID,
-            ignore_formatted=True,
+            ignore_formatted=True, features=DEFAULT_FEATURES | {TRANSACTION_VERSION: self.transaction_version},
         )  # fmt: skip
 
     def start(self) -> None:
@@ -117,6 +111,7 @@ class BrokerProcess:
         self._trace("start", self.life)
         loop = make_loop(self._scheduler, Random(f"{self._seed}:threads:{self.life}"), self.name, self._network)
         loop.life = self.life
+        loop.after_step = self.after_step
         self.loop = loop
         loop.create_task(self._run(loop))
 
@@ -183,6 +178,7 @@ class BrokerProcess:
         """The machine is started anew: of what was not synced a part is there."""
         changes = self.disk.unsynced()
         kept = random_survivors(changes, self._rng)
+        self._trace("reboot", len(changes), len(kept))
         for what in describe_loss(changes, kept):
             self._count(what)
         self.disk.power_loss_keeping(kept)
@@ -198,6 +194,7 @@ class BrokerProcess:
         self.on_death(how)
         self.died_of = how
         self.loop.abandon()
+        self.loop.after_step = None
         self.past_loops.append(self.loop)
         self._network.process_died(self.loop)
         self.is_serving = False

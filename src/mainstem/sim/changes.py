@@ -11,6 +11,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 
+from mypy_extensions import i64
+
 SECTOR = 512
 PAGE = 4096
 
@@ -22,27 +24,31 @@ class Contents:
 
     def __init__(self, data: bytes | bytearray = b"", size: int = 0) -> None:
         self.data = bytearray(data)
-        self.size = max(size, len(data))
+        self.size: i64 = max(size, len(data))
 
     def copy(self) -> "Contents":
         return Contents(self.data, self.size)
 
-    def read(self, position: int, size: int) -> bytes:
+    def read(self, position: i64, size: i64) -> bytes:
         end = min(position + size, self.size)
         if position >= end:
             return b""
         found = bytes(self.data[position:end])
         return found if len(found) == end - position else found.ljust(end - position, b"\0")
 
-    def write(self, position: int, data: bytes) -> None:
+    def write(self, position: i64, data: bytes) -> None:
         held = len(self.data)
+        end = position + len(data)
         if position > held:
             self.data += bytes(position - held)
-        self.data[position : position + len(data)] = data
-        if position + len(data) > self.size:
-            self.size = position + len(data)
+        if position >= held:
+            self.data += data
+        else:
+            self.data[position:end] = data
+        if end > self.size:
+            self.size = end
 
-    def truncate(self, size: int) -> None:
+    def truncate(self, size: i64) -> None:
         if size < len(self.data):
             del self.data[size:]
         self.size = size
@@ -98,7 +104,7 @@ class Change(ABC):
 class Write(Change):
     __slots__ = ("data", "node", "position")
 
-    def __init__(self, order: int, node: FileNode, position: int, data: bytes) -> None:
+    def __init__(self, order: int, node: FileNode, position: i64, data: bytes) -> None:
         super().__init__(order)
         self.node = node
         self.position = position
@@ -129,7 +135,7 @@ class Write(Change):
 class Truncate(Change):
     __slots__ = ("node", "size")
 
-    def __init__(self, order: int, node: FileNode, size: int) -> None:
+    def __init__(self, order: int, node: FileNode, size: i64) -> None:
         super().__init__(order)
         self.node = node
         self.size = size

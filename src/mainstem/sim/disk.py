@@ -12,13 +12,16 @@ It implements `storage.fs` for crash tests and for the simulator. One disk belon
 - Everything random comes from the `random.Random` given.
 
 Bytes are copied once per write, never per file: a crash copies only what had unsynced changes. A file's zeros behind
-its last written byte take no memory, because index files are preallocated with megabytes of them.
+its last written byte take no memory, because index files are preallocated with megabytes of them. Everything a broker
+does ends here, so this is compiled where the hot modules are.
 """
 
 import errno
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
+
+from mypy_extensions import i64
 
 from mainstem.sim.changes import (
     SECTOR,
@@ -48,12 +51,12 @@ class SimFile(File):
         self._life = disk.life
         self._open = True
 
-    def _check(self, operation: str, position: int, size: int) -> Fault | None:
+    def _check(self, operation: str, position: i64, size: i64) -> Fault | None:
         if not self._open or self._life != self._disk.life:
             raise OSError(errno.EBADF, "the file is closed, or its process is dead", self.path)
         return self._disk.begin(operation, self.path, position, size)
 
-    def read_at(self, position: int, size: int) -> bytes:
+    def read_at(self, position: i64, size: i64) -> bytes:
         fault = self._check("read", position, size)
         found = self._node.cached.read(position, size)
         if fault is not None and fault.effect is Effect.FLIP_BIT and found:
@@ -63,12 +66,12 @@ class SimFile(File):
             return bytes(flipped)
         return found
 
-    def read_cached(self, position: int, size: int) -> bytes | None:
+    def read_cached(self, position: i64, size: i64) -> bytes | None:
         if self._disk.is_cold is not None and self._disk.is_cold(self.path, position, size):
             return None
         return self.read_at(position, size)
 
-    def write_at(self, position: int, buffers: Sequence[bytes | memoryview]) -> None:
+    def write_at(self, position: i64, buffers: Sequence[bytes | memoryview]) -> None:
         data = bytes(buffers[0]) if len(buffers) == 1 else b"".join(buffers)
         fault = self._check("write", position, len(data))
         disk, node = self._disk, self._node
@@ -89,12 +92,12 @@ class SimFile(File):
                     pass
         disk.write(node, position, data)
 
-    def size(self) -> int:
+    def size(self) -> i64:
         if not self._open or self._life != self._disk.life:
             raise OSError(errno.EBADF, "the file is closed, or its process is dead", self.path)
         return self._node.cached.size
 
-    def truncate(self, size: int) -> None:
+    def truncate(self, size: i64) -> None:
         self._check("truncate", size, 0)
         if size != self._node.cached.size:
             self._disk.truncate(self._node, size)
@@ -179,7 +182,7 @@ class SimDisk(FileSystem):
 
     # What happens to every operation
 
-    def begin(self, operation: str, path: str, position: int = 0, size: int = 0) -> Fault | None:
+    def begin(self, operation: str, path: str, position: i64 = 0, size: i64 = 0) -> Fault | None:
         """Counts it, runs the hook, and raises or returns the fault that is due."""
         self.counts[operation] = self.counts.get(operation, 0) + 1
         if self.on_operation is not None:
@@ -197,7 +200,7 @@ class SimDisk(FileSystem):
         if self.after_change is not None:
             self.after_change(self)
 
-    def write(self, node: FileNode, position: int, data: bytes) -> None:
+    def write(self, node: FileNode, position: i64, data: bytes) -> None:
         if not data:
             return
         node.cached.write(position, data)
@@ -205,7 +208,7 @@ class SimDisk(FileSystem):
         node.changes.append(Write(next(self._orders), node, position, data))
         self._changed()
 
-    def truncate(self, node: FileNode, size: int) -> None:
+    def truncate(self, node: FileNode, size: i64) -> None:
         node.cached.truncate(size)
         node.modified_ms = self._clock_ms()
         node.changes.append(Truncate(next(self._orders), node, size))
@@ -267,10 +270,10 @@ class SimDisk(FileSystem):
         except (FileNotFoundError, NotADirectoryError):
             return False
 
-    def file_size(self, path: str) -> int:
+    def file_size(self, path: str) -> i64:
         return self._find_file(path).cached.size
 
-    def modified_ms(self, path: str) -> int:
+    def modified_ms(self, path: str) -> i64:
         return self._find_file(path).modified_ms
 
     def make_directory(self, path: str) -> None:
@@ -346,10 +349,10 @@ class SimDisk(FileSystem):
         self.locks.add(path)
         return SimLock(self, path)
 
-    def usable_bytes(self, path: str) -> int:
+    def usable_bytes(self, path: str) -> i64:
         return self._total_bytes - sum(len(node.cached.data) for _, node in self._walk() if isinstance(node, FileNode))
 
-    def total_bytes(self, path: str) -> int:
+    def total_bytes(self, path: str) -> i64:
         return self._total_bytes
 
     # Crashes

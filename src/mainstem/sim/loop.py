@@ -9,6 +9,8 @@
 - A process that dies takes nothing with it: its tasks are abandoned where they stand, so that no `finally` runs, and
   kept from the collector until the run is over. A paused one keeps what would have run for later.
 - A loop that never waits is an error, not a hang: the steps of one instant are bounded.
+
+This runs for every step of every process, so it is compiled where the hot modules are, and written for that.
 """
 
 import asyncio
@@ -17,8 +19,10 @@ import heapq
 import inspect
 import itertools
 import traceback
+import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine
+from functools import partial
 from random import Random
 from typing import Any, Final, TypeVar
 
@@ -27,6 +31,9 @@ T = TypeVar("T")
 Context = contextvars.Context
 
 STEPS_PER_INSTANT_MAX: Final = 100_000
+TASKS_MIN: Final = 32
+EPOCH_MS: Final = 1_700_000_000_000
+"""When a run begins, by a clock that is right."""
 
 
 class ProcessDied(BaseException):
@@ -63,14 +70,13 @@ class Scheduler:
     def __init__(self, rng: Random) -> None:
         self.now = 0.0
         self.steps = 0
-        self.after_step: Callable[[SimLoop], None] | None = None
-        """Called after each step of a process, on its loop or on one of its threads, with its loop."""
         self.failures: list[str] = []
         """What a process raised where nobody was waiting for it."""
         self._rng = rng
         self._order = itertools.count()
         self._ready: deque[tuple[SimLoop, SimHandle]] = deque()
         self._due: list[tuple[float, float, int, SimLoop | None, SimHandle | Callable[[], None]]] = []
+        self._running: SimLoop | None = None
 
     def at(self, when: float, action: Callable[[], None]) -> None:
         """Something that happens to the world, not in a process."""
@@ -87,23 +93,33 @@ class Scheduler:
 
     def run_until(self, is_over: Callable[[], bool], deadline: float) -> bool:
         """Runs until `is_over`, asked between instants; whether it came before the deadline, or the end of all work."""
-        while not is_over():
-            if not self._ready:
-                if not self._due or self._due[0][0] > deadline:
-                    self.now = max(self.now, deadline)
-                    return False
-                self._advance()
-            self._run_ready()
+        try:
+            while not is_over():
+                if not self._ready:
+                    if not self._due or self._due[0][0] > deadline:
+                        self.now = max(self.now, deadline)
+                        return False
+                    self._advance()
+                if self._ready:
+                    self._run_ready()
+        finally:
+            self._let_run(None)
         return True
+
+    def _let_run(self, loop: "SimLoop | None") -> None:
+        """Whose loop asyncio takes for the running one."""
+        if loop is not self._running:
+            asyncio._set_running_loop(loop)
+            self._running = loop
 
     def _advance(self) -> None:
         """On to the next instant: everything that is due then becomes ready."""
-        due = self._due
-        when, _, _, loop, what = heapq.heappop(due)
+        when, _, _, loop, what = heapq.heappop(self._due)
         if when > self.now:
             self.now = when
         if loop is None:
             assert not isinstance(what, SimHandle)
+            self._let_run(None)
             what()
             self.steps += 1
         else:
@@ -112,35 +128,43 @@ class Scheduler:
                 self._ready.append((loop, what))
 
     def _run_ready(self) -> None:
-        ready, after_step = self._ready, self.after_step
+        ready = self._ready
         steps = 0
-        running: SimLoop | None = None
-        try:
-            while ready:
-                loop, handle = ready.popleft()
-                if loop.is_dead or handle.is_cancelled:
-                    continue
-                if loop.is_paused:
-                    loop.parked.append(handle)
-                    continue
-                steps += 1
-                if steps > STEPS_PER_INSTANT_MAX:
-                    raise AssertionError(f"{loop.name} runs without ever waiting: {handle.callback!r}")
-                if loop is not running:
-                    asyncio._set_running_loop(loop)
-                    running = loop
-                try:
+        while ready:
+            loop, handle = ready.popleft()
+            if loop.is_dead or handle.is_cancelled:
+                continue
+            if loop.is_paused:
+                loop.parked.append(handle)
+                continue
+            steps += 1
+            if steps > STEPS_PER_INSTANT_MAX:
+                raise AssertionError(f"{loop.name} runs without ever waiting: {handle.callback!r}")
+            self._let_run(loop)
+            try:
+                if handle.args:
                     handle.context.run(handle.callback, *handle.args)
-                except (SystemExit, KeyboardInterrupt):
-                    raise
-                except BaseException as error:
-                    what = getattr(handle.callback, "__qualname__", type(handle.callback).__name__)
-                    loop.call_exception_handler({"message": f"{what} failed", "exception": error})
-                if after_step is not None:
-                    after_step(loop)
-        finally:
-            asyncio._set_running_loop(None)
+                else:
+                    handle.context.run(handle.callback)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                what = getattr(handle.callback, "__qualname__", type(handle.callback).__name__)
+                loop.call_exception_handler({"message": f"{what} failed", "exception": error})
+            if loop.after_step is not None:
+                loop.after_step()
         self.steps += steps
+
+
+class SimClock:
+    """A machine's wall clock: it may be wrong, and set."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self.skew_ms = 0
+
+    def wall_ms(self) -> int:
+        return EPOCH_MS + self.skew_ms + int(self._scheduler.now * 1000)
 
 
 class SimLoop(asyncio.AbstractEventLoop):
@@ -156,11 +180,16 @@ class SimLoop(asyncio.AbstractEventLoop):
         """Paused, but for its threads: a callback that takes too long (X10)."""
         self.lateness: Callable[[], float] | None = None
         """By how much timers are late now, if they are (K3)."""
+        self.after_step: Callable[[], None] | None = None
+        """Called after each step of the process, on its loop or on one of its threads."""
         self.parked: list[SimHandle] = []
         self.abandoned: list[asyncio.Task[Any]] = []
         self.disk_delay: Callable[[], float] = lambda: 0.0001 + 0.002 * rng.random() ** 3
         """How long a thread takes to begin, and its result to arrive."""
         self.scheduler = scheduler
+        self._tasks: list[weakref.ref[asyncio.Task[Any]]] = []
+        """Its own, in the order they were made: asyncio knows those of all loops only, in no order."""
+        self._tasks_max = TASKS_MIN
         self._network = network
         self._debug = False
 
@@ -177,7 +206,10 @@ class SimLoop(asyncio.AbstractEventLoop):
             self.scheduler.soon(self, handle)
         return handle
 
-    call_soon_threadsafe = call_soon  # type: ignore[assignment]
+    def call_soon_threadsafe(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> SimHandle:
+        return self.call_soon(callback, *args, context=context)
 
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
@@ -204,6 +236,10 @@ class SimLoop(asyncio.AbstractEventLoop):
     ) -> "asyncio.Task[T]":
         # A name of its own: the default one comes from a counter of the whole Python process.
         task = asyncio.Task(coro, loop=self, name=name or "task", context=context)
+        self._tasks.append(weakref.ref(task))
+        if len(self._tasks) > self._tasks_max:
+            self._tasks = [each for each in self._tasks if _lives(each())]
+            self._tasks_max = 2 * len(self._tasks) + TASKS_MIN
         if self.is_dead:
             coro.close()  # it will never begin, and nobody is to be warned of that
         return task
@@ -212,7 +248,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self, executor: Any, func: Callable[..., T], *args: Any
     ) -> "asyncio.Future[T]":
         future: asyncio.Future[T] = self.create_future()
-        self.scheduler.later(self.disk_delay(), lambda: self._run_job(future, func, args))
+        self.scheduler.later(self.disk_delay(), partial(self._run_job, future, func, args))
         return future
 
     def _run_job(self, future: "asyncio.Future[T]", func: Callable[..., T], args: Any) -> None:
@@ -226,18 +262,11 @@ class SimLoop(asyncio.AbstractEventLoop):
         except ProcessDied:
             return
         except Exception as error:
-            self._deliver(future, lambda error=error: future.set_exception(error))  # type: ignore[misc]
+            self.call_later(self.disk_delay(), _settle, future, None, error)
         else:
-            self._deliver(future, lambda: future.set_result(result))
-        if self.scheduler.after_step is not None:
-            self.scheduler.after_step(self)
-
-    def _deliver(self, future: "asyncio.Future[Any]", settle: Callable[[], None]) -> None:
-        def arrive() -> None:
-            if not future.done():
-                settle()
-
-        self.call_later(self.disk_delay(), arrive)
+            self.call_later(self.disk_delay(), _settle, future, result, None)
+        if self.after_step is not None:
+            self.after_step()
 
     # Network
 
@@ -253,7 +282,10 @@ class SimLoop(asyncio.AbstractEventLoop):
         """The process is gone, wherever its tasks were."""
         self.is_dead = True
         self.parked.clear()
-        for task in asyncio.all_tasks(self):
+        for each in self._tasks:
+            task = each()
+            if task is None or task.done():
+                continue
             coroutine = task.get_coro()
             if inspect.iscoroutine(coroutine) and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
                 coroutine.close()  # it never began: there is nothing in it to run, and nobody to be warned
@@ -295,6 +327,19 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     async def shutdown_asyncgens(self) -> None:
         """There are none."""
+
+
+def _settle(future: "asyncio.Future[Any]", result: Any, error: Exception | None) -> None:
+    """What a thread found arrives, unless nobody waits for it any more."""
+    if not future.done():
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
+
+
+def _lives(task: "asyncio.Task[Any] | None") -> bool:
+    return task is not None and not task.done()
 
 
 def _where(error: object) -> str:

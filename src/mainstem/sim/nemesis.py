@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from mainstem.sim.broker_process import ControllerFaults
 from mainstem.sim.faults import Effect, Fault
 from mainstem.sim.network import NetworkFaults
+from mainstem.sim.txn_shape import REACHED as TXN_REACHED
 
 if TYPE_CHECKING:
     from mainstem.sim.world import World
@@ -113,6 +114,11 @@ REACHED: Final = (
     "reads between transactions checked",
     "commit lost with the power",
     "transaction torn by a power loss",
+    "coordinator compared with its log",
+    "epoch of a batch checked",
+    "marker checked",
+    "markers looked for",
+    *TXN_REACHED,
 )
 """Rare branches that each campaign must have taken."""
 
@@ -310,7 +316,7 @@ class Nemesis:
         Now and then the machine's clock is behind when it comes back, so that what was cleaned is too young to be.
         """
         found = self.world.disk.files("cleaner-offset-checkpoint")
-        if found:
+        if found and not self.world.disk.faults:  # nobody removes anything from a disk that fails
             self.world.count("cleaner checkpoint lost")
             self.world.kill()
             if self.rng.random() < 0.5:
@@ -335,9 +341,9 @@ class Nemesis:
         kind = self.rng.randrange(4)
         if kind == 0:
             world.arm(
-                "S9 bit flipped on the way", Fault(Effect.FLIP_BIT, "read", is_rotting, skip=self.rng.randrange(8))
+                "S9 bit flipped on the way", Fault(Effect.FLIP_BIT, "read", is_rotting, skip=self.rng.randrange(8) // 2)
             )
-            self._until(1.0, world.cure_disk)
+            self._until(2.0, world.cure_disk)
         elif kind == 1:
             world.arm("S11 misdirected write", Fault(Effect.MISDIRECT, "write", is_rotting, skip=self.rng.randrange(8)))
             self._until(1.0, world.cure_disk)
@@ -356,9 +362,11 @@ class Nemesis:
                 world.damage(place)
 
     def _sick_disk(self) -> None:
-        path = self.rng.choice((".log", ".log", "index", "checkpoint", "/log-", "/keyed-", "__consumer_offsets", ""))
-        skip = self.rng.randrange(12)
-        kind = self.rng.randrange(5)
+        path = self.rng.choice((".log", "index", "index", "checkpoint", "/log-", "/keyed-", "__consumer_offsets", ""))
+        # An index is written far less often than the log beside it: one that fails between two of these (KAFKA-7866)
+        # has to fail soon, and in a write, or it never does.
+        skip = self.rng.randrange(3 if path == "index" else 12)
+        kind = self.rng.randrange(3 if path == "index" else 5)
         if kind == 4:
             path = self.rng.choice(("/data/", "/more/", "/more/"))
             self.world.arm("S13 directory gone", Fault(Effect.FAIL, None, path, skip=skip, times=-1))

@@ -12,6 +12,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Any, Final
 
@@ -228,7 +229,7 @@ class Network:
     async def connect(self, loop: SimLoop, factory: Callable[[], Any], host: str, port: int) -> tuple[Any, Any]:
         done: asyncio.Future[tuple[Any, Any]] = loop.create_future()
         there = self._arrival(loop.name, host, self._scheduler.now)
-        self._scheduler.at(there, lambda: self._accept(loop, factory, (host, port), done))
+        self._scheduler.at(there, partial(self._accept, loop, factory, (host, port), done))
         return await done
 
     def _accept(
@@ -238,7 +239,7 @@ class Network:
         back = self._arrival(address[0], loop.name, self._scheduler.now)
         if server is None or server.loop.is_dead or not server.is_serving_now:
             refused = ConnectionRefusedError(111, f"{address[0]}:{address[1]} refuses")
-            self._scheduler.at(back, lambda: _call(loop, _fail, done, refused))
+            self._scheduler.at(back, partial(_call, loop, _fail, done, refused))
             return
         self._numbers += 1
         self._ports += 1
@@ -263,7 +264,7 @@ class Network:
 
         server.loop.call_soon(accepted)
         self._trace("connect", loop.name, address[0], self._numbers)
-        self._scheduler.at(back, lambda: _call(loop, connected))
+        self._scheduler.at(back, partial(_call, loop, connected))
 
     # Bytes
 
@@ -313,7 +314,7 @@ class Network:
             arrival = max(pipe.last_arrival, self._arrival(source.loop.name, target.loop.name, self._scheduler.now))
             # A hair later than what went before: what is due at one instant has no order.
             pipe.last_arrival = arrival + 1e-9
-            self._scheduler.at(arrival, lambda piece=piece: self._arrive(target, piece))  # type: ignore[misc]
+            self._scheduler.at(arrival, partial(self._arrive, target, piece))
 
     def _arrive(self, target: SimTransport, piece: bytes) -> None:
         target.incoming.in_flight -= len(piece)
@@ -348,7 +349,7 @@ class Network:
         transport.loop.call_soon(transport.lose, None)
         self._scheduler.at(
             max(pipe.last_arrival + 1e-9, self._arrival(transport.loop.name, peer.loop.name, self._scheduler.now)),
-            lambda: self._tell_lost(peer, None),
+            partial(self._tell_lost, peer, None),
         )
 
     def aborted(self, transport: SimTransport) -> None:
@@ -357,20 +358,20 @@ class Network:
         self.connections.pop(transport.number, None)
         transport.loop.call_soon(transport.lose, None)
         there = self._arrival(transport.loop.name, peer.loop.name, self._scheduler.now)
-        self._scheduler.at(there, lambda: self._tell_lost(peer, ConnectionResetError("the peer is gone")))
+        self._scheduler.at(there, partial(self._tell_lost, peer, ConnectionResetError("the peer is gone")))
 
     def _tell_lost(self, end: SimTransport, error: Exception | None) -> None:
         if end.protocol is not None and not end.loop.is_dead:
             end.loop.call_soon(end.lose, error)
 
-    def reset(self, number: int, why: str) -> None:
+    def reset(self, number: int, why: str, kind: str = "reset") -> None:
         """The connection dies under both, now."""
         ends = self.connections.pop(number, None)
         if ends is not None:
-            self._trace("reset", number, why)
+            self._trace(kind, number, why)
             for end in ends:
                 later = self._arrival("", end.loop.name, self._scheduler.now)
-                self._scheduler.at(later, lambda end=end: self._tell_lost(end, ConnectionResetError(why)))  # type: ignore[misc]
+                self._scheduler.at(later, partial(self._tell_lost, end, ConnectionResetError(why)))
 
     def _make_zombie(self, client: SimTransport, server: SimTransport, data: bytes) -> None:
         """The client's connection dies, its request arrives all the same, some time after."""
@@ -382,8 +383,8 @@ class Network:
         server.incoming.last_arrival = max(server.incoming.last_arrival, late)
         self._launch(client, server, data)
         error = ConnectionResetError("the connection died, its last request did not")
-        self._scheduler.later(0.001, lambda: self._tell_lost(client, error))
-        self._scheduler.at(server.incoming.last_arrival + 0.05, lambda: self._tell_lost(server, error))
+        self._scheduler.later(0.001, partial(self._tell_lost, client, error))
+        self._scheduler.at(server.incoming.last_arrival + 0.05, partial(self._tell_lost, server, error))
 
     def cut(self, source: str, target: str, seconds: float) -> None:
         """Nothing gets from one process to the other for some time; what is sent meanwhile arrives afterwards."""
@@ -401,7 +402,7 @@ class Network:
                 del self.servers[address]
         for number, ends in list(self.connections.items()):
             if any(end.loop is loop for end in ends):
-                self.reset(number, f"{loop.name} died")
+                self.reset(number, f"{loop.name} died", "hung up")
 
 
 def _fail(done: "asyncio.Future[Any]", error: Exception) -> None:

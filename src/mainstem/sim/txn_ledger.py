@@ -106,6 +106,9 @@ class TxnLedger:
         self._count("epoch given again after a loss")
         self._given_again.add(pair)
 
+    def was_given(self, pair: Pair) -> bool:
+        return pair in self._given
+
     def seen(self, place: Place, offset: int, value: bytes) -> None:
         """A reader of committed records was given this."""
         txn = self.by_value.get(value)

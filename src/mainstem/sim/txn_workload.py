@@ -6,9 +6,11 @@ is delivered after its connection has died. A client of version 2 needs no such 
 """
 
 import asyncio
+import contextlib
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from mainstem.core.txn.states import EPOCH_MAX, TV2
 from mainstem.protocol.batch import iterate_batches
 from mainstem.protocol.builder import BatchBuilder
 from mainstem.protocol.errors import ErrorCode
@@ -53,8 +55,9 @@ TRY_AGAIN: Final = RETRIABLE | {
     ErrorCode.UNKNOWN_SERVER_ERROR,
 }
 ATTEMPTS_MAX: Final = 25
-MARKER_KEY: Final = b"\x00\x00\x00\x01"
-"""What the key of a commit marker is; users may use it too (KAFKA-14055)."""
+ABORT_KEY: Final = b"\x00\x00\x00\x00"
+COMMIT_KEY: Final = b"\x00\x00\x00\x01"
+"""What the keys of markers are; users may use them too (KAFKA-14055)."""
 FAR_AHEAD: Final = 1000
 PLACES: Final = (("txn", 0), ("txn", 1), ("txnkeyed", 0))
 """Where transactional clients write."""
@@ -66,7 +69,15 @@ class _GaveUpError(Exception):
 
 class TxnProducer:
     def __init__(
-        self, world: "World", client: SimClient, rng: Random, name: str, *, tv2: bool, is_rival: bool = False
+        self,
+        world: "World",
+        client: SimClient,
+        rng: Random,
+        name: str,
+        *,
+        tv2: bool,
+        is_rival: bool = False,
+        prepares: bool = False,
     ) -> None:
         self.world = world
         self.client = client
@@ -76,6 +87,9 @@ class TxnProducer:
         self.tv2 = tv2
         self.is_rival = is_rival
         """Whether another has the same id, and neither knows of the other (C2)."""
+        self.prepares = prepares
+        """Whether its transactions have no time-out, and it may come back to one that it left (KIP-939)."""
+        self._keys = Random(f"{world.seed}:keys:{client.name}")
         self._odd = Random(f"{world.seed}:odd:{client.name}")
         self._read_to: dict[Place, int] = {}
         self.producer_id = -1
@@ -100,6 +114,8 @@ class TxnProducer:
                     self.world.txns.ending(self._txn)
                 self.world.count("transaction given up")
             await asyncio.sleep(self.rng.random() ** 2 * self.world.pace_s)
+        if self.prepares:
+            await self._init(settles=True)  # nobody else would ever end what it left open
 
     # Asking
 
@@ -113,22 +129,26 @@ class TxnProducer:
     async def _pause(self) -> None:
         await asyncio.sleep(0.02 + self.rng.random() * 0.1)
 
-    async def _init(self) -> None:
+    async def _init(self, *, keeps: bool = False, settles: bool = False) -> InitProducerIdResponse:
+        """Takes the id. What is open is aborted, or kept; one that settles does not give up when all is over."""
         find = FindCoordinatorRequest(key_type=1, coordinator_keys=[self.transactional_id])
         request = InitProducerIdRequest(
-            transactional_id=self.transactional_id, transaction_timeout_ms=self.rng.choice((700, 3000))
+            transactional_id=self.transactional_id,
+            transaction_timeout_ms=self.rng.choice((700, 3000)),
+            enable2_pc=self.prepares,
+            keep_prepared_txn=keeps,
         )
         for _ in range(400):
             found = await self._ask(find, 4, FindCoordinatorResponse)
             if found is not None and found.coordinators[0].error_code == ErrorCode.NONE:
-                answer = await self._ask(request, 4, InitProducerIdResponse)
+                answer = await self._ask(request, 6 if self.prepares else 4, InitProducerIdResponse)
                 if answer is not None and answer.error_code == ErrorCode.NONE:
                     self._take(answer.producer_id, answer.producer_epoch)
                     self._missed_answer = False
                     if self.is_rival:
                         self.world.count("C2 id taken from a living client")
-                    return
-            if self.world.is_stopping:
+                    return answer
+            if self.world.is_stopping and not settles:
                 raise _GaveUpError
             await self._pause()
         raise Violation("T12 an id can be taken over", f"{self.transactional_id} is never given a producer id")
@@ -164,12 +184,45 @@ class TxnProducer:
             raise _GaveUpError
         if fate < 0.1:
             await self._claim_higher_epoch()
-        if fate > (0.9 if self.tv2 else 0.75):
+        if self.prepares and self._keys.random() < 0.4:
+            await self._come_back(txn)
+            await self._end(txn, commit=fate < 0.75)
+        elif fate > (0.9 if self.tv2 else 0.75):
             await self._abort_in_flight(txn)
         else:
             await self._end(txn, commit=fate < 0.75)
         if self._missed_answer and not self.tv2:
             self.producer_id = -1
+
+    async def _come_back(self, txn: Txn) -> None:
+        """The client is gone when everything is written; who comes back takes the transaction as it is (KIP-939)."""
+        before = (self.producer_id, self.epoch)
+        sequences = dict(self._sequences)
+        answer = await self._init(keeps=True, settles=True)
+        ongoing = (answer.ongoing_txn_producer_id, answer.ongoing_txn_producer_epoch)
+        if ongoing != before and not txn.is_torn:
+            raise Violation(
+                "T8 a prepared transaction is kept",
+                f"{self.transactional_id} left transaction {txn.number} open as {before}, and found {ongoing}",
+            )
+        self.world.count("prepared transaction kept")
+        await self._write_as_before(before, sequences)
+
+    async def _write_as_before(self, before: tuple[int, int], sequences: dict[Place, int]) -> None:
+        """The one who left it is not dead after all: what it sends now is no part of anything (T4)."""
+        place = self._keys.choice(PLACES)
+        self._number += 1
+        value = f"{self.client.name}.{self._number}".encode()
+        self.world.ledger.sent(Send(place, value, b"a", self.client.name, self._number, ordered=False))
+        builder = BatchBuilder(
+            producer_id=before[0],
+            producer_epoch=before[1],
+            base_sequence=sequences.get(place, 0),
+            transactional=True,
+        )
+        builder.append(client_ms(self.world), b"a", value)
+        await self._ask(self._produce(place, builder), 12, ProduceResponse)
+        self.world.count("old epoch after a kept transaction")
 
     async def _read(self, txn: Txn, place: Place) -> None:
         """Reads what others have committed, as part of the transaction: who read from whom is checked (G1c)."""
@@ -240,13 +293,18 @@ class TxnProducer:
             value = f"{self.client.name}.{self._number}".encode()
             key = None
             if place[0] == "txnkeyed":
-                key = self.rng.choice((MARKER_KEY, b"a", b"b"))
+                key = self.rng.choice((COMMIT_KEY, b"a", b"b"))
+                if key == COMMIT_KEY:
+                    key = self._keys.choice((COMMIT_KEY, ABORT_KEY))
             send = Send(place, value, key, self.client.name, self._number, ordered=True)
             self.world.ledger.sent(send)
             self.world.txns.wrote(txn, value, place)
             builder.append(client_ms(self.world), key, value)
             sends.append(send)
         self._sequences[place] = sequence + count
+        return self._produce(place, builder), sends
+
+    def _produce(self, place: Place, builder: BatchBuilder) -> ProduceRequest:
         return ProduceRequest(
             transactional_id=self.transactional_id,
             acks=-1,
@@ -257,7 +315,7 @@ class TxnProducer:
                     partition_data=[PartitionProduceData(index=place[1], records=builder.build())],
                 )
             ],
-        ), sends
+        )
 
     def _go_on_after(self, code: ErrorCode) -> None:
         if code not in TRY_AGAIN:
@@ -334,7 +392,7 @@ class TxnProducer:
         return EndTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=self.producer_id,
-            producer_epoch=self.epoch + ahead,
+            producer_epoch=min(self.epoch + ahead, EPOCH_MAX),
             committed=commit,
         )
 
@@ -359,6 +417,8 @@ class TxnProducer:
                 if answer.error_code == ErrorCode.NONE:
                     txn.is_committed = commit
                     self.world.count("transaction committed" if commit else "transaction aborted")
+                    if self.world.txn_shape.level < TV2:
+                        self.world.count(f"transaction.version {self.world.txn_shape.level}")
                     self.world.trace("ended", self.client.name, txn.number, commit)
                     if self.tv2:
                         self._take(answer.producer_id, answer.producer_epoch)
@@ -366,6 +426,17 @@ class TxnProducer:
                 self._go_on_after(ErrorCode(answer.error_code))
             await self._pause()
         raise Violation("T12 every transaction ends", f"{self.transactional_id} cannot end transaction {txn.number}")
+
+
+async def coordinator_is_there(client: SimClient, transactional_id: str) -> None:
+    """Returns when the id has a coordinator; the first who asks has its topic created."""
+    find = FindCoordinatorRequest(key_type=1, coordinator_keys=[transactional_id])
+    while True:
+        with contextlib.suppress(NoAnswer):
+            found = await client.ask(find, 4, FindCoordinatorResponse)
+            if found.coordinators[0].error_code == ErrorCode.NONE:
+                return
+        await asyncio.sleep(0.05)
 
 
 class CommittedReader:

@@ -26,9 +26,9 @@ from mainstem.protocol.messages.k02_list_offsets import (
 )
 from mainstem.protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from mainstem.protocol.records import Record, iterate_records
-from mainstem.sim.broker_process import EPOCH_MS
 from mainstem.sim.client import NoAnswer, NotSent, SimClient
 from mainstem.sim.ledger import Place, Send, Violation
+from mainstem.sim.loop import EPOCH_MS
 
 if TYPE_CHECKING:
     from mainstem.sim.world import World
@@ -119,7 +119,7 @@ class Producer:
             partition = self.rng.randrange(self.partitions)
             if self.idempotent:
                 await self._produce_until_known(partition)
-                if partition in self._settled and self._odd.random() < 0.04:
+                if self._producer_id >= 0 and partition in self._settled and self._odd.random() < 0.04:
                     await self._storm(partition, self._settled[partition])
             else:
                 await self._produce_once(partition)

@@ -24,6 +24,7 @@ from typing import IO, Any, Final
 
 from mainstem.broker.app import Broker
 from mainstem.broker.config import BrokerConfig
+from mainstem.core.txn.states import TV2
 from mainstem.protocol.batch import BatchView
 from mainstem.protocol.errors import ErrorCode
 from mainstem.sim.admin import Admin, create_topic
@@ -31,6 +32,7 @@ from mainstem.sim.broker_process import BrokerProcess, ControllerFaults
 from mainstem.sim.checkers import Checker
 from mainstem.sim.checkers.commits_survive import CommitsSurvive
 from mainstem.sim.checkers.compaction_keeps import CompactionKeeps
+from mainstem.sim.checkers.coordinator_replays import CoordinatorReplays
 from mainstem.sim.checkers.crash_keeps import CrashKeeps
 from mainstem.sim.checkers.derived_state import DerivedState
 from mainstem.sim.checkers.failed_directory import FailedDirectory
@@ -38,8 +40,14 @@ from mainstem.sim.checkers.group_log import GroupLog
 from mainstem.sim.checkers.groups_settle import GroupsSettle
 from mainstem.sim.checkers.history import HistoryHolds
 from mainstem.sim.checkers.log_order import LogOrder
+from mainstem.sim.checkers.markers_are_decisions import MarkersAreDecisions
+from mainstem.sim.checkers.markers_outlive import MarkersOutlive
 from mainstem.sim.checkers.metadata_replays import MetadataReplays
+from mainstem.sim.checkers.no_hanging_transactions import NoHangingTransactions
+from mainstem.sim.checkers.old_epochs_are_over import OldEpochsAreOver
 from mainstem.sim.checkers.producer_ids import ProducerIdsAreNew
+from mainstem.sim.checkers.producer_ids_rotate import ProducerIdsRotate
+from mainstem.sim.checkers.stable_offset import StableOffset
 from mainstem.sim.checkers.torn_transactions import TornTransactions
 from mainstem.sim.checkers.transactions import TransactionsHold
 from mainstem.sim.client import NoAnswer, SimClient
@@ -55,7 +63,9 @@ from mainstem.sim.observer import Observer
 from mainstem.sim.own_client import OwnConsumer, OwnProducer
 from mainstem.sim.trace import Trace
 from mainstem.sim.txn_ledger import TxnLedger
-from mainstem.sim.txn_workload import PLACES, CommittedReader, TxnProducer
+from mainstem.sim.txn_logs import TxnLogs
+from mainstem.sim.txn_shape import TxnShape, age, draw_shape
+from mainstem.sim.txn_workload import PLACES, CommittedReader, TxnProducer, coordinator_is_there
 from mainstem.sim.workloads import Producer, Reader
 from mainstem.sim.written import Written
 
@@ -80,12 +90,13 @@ class World:
     def __init__(self, seed: int, trace_file: IO[str] | None = None) -> None:
         self.seed = seed
         self.is_transactional = seed % TRANSACTIONAL_EVERY == TRANSACTIONAL_EVERY - 1
+        self.txn_shape = self._txn_shape()
         self.counts: Counter[str] = Counter()
         rng = Random(f"{seed}:shape")
         self.theme = rng.choice(("", "", "", "groups", "compaction"))
         """What the run is about, if about anything: rare things have to meet, and chance alone takes too long."""
         self.scheduler = Scheduler(Random(f"{seed}:sched"))
-        self._trace = Trace(lambda: self.scheduler.now, trace_file)
+        self._trace = Trace(self.scheduler, trace_file)
         self.trace: Callable[..., None] = self._trace.event
         self.network = Network(self.scheduler, Random(f"{seed}:net"), self.trace, self.count)
         self.network.pipe_bytes = rng.choice((1500, 256 << 10))
@@ -97,6 +108,7 @@ class World:
         self.process = BrokerProcess(
             str(seed), self.scheduler, self.network, self.disk, self._config(rng), self.trace, self.count
         )
+        self.process.transaction_version = self.txn_shape.level
         self.process.clock.skew_ms = rng.choice((0, 0, -600_000, -3_000, 5_000, 300_000))
         if self.process.clock.skew_ms:
             self.count("K1 skewed clock")
@@ -123,6 +135,7 @@ class World:
         self._loops: list[SimLoop] = []
         self._violation: Violation | None = None
         self._producer_ids = ProducerIdsAreNew(self)
+        self._producer_ids_rotate = ProducerIdsRotate(self)
         self._failed_directory = FailedDirectory(self)
         self._crash_keeps = CrashKeeps(self)
         self._stepped: list[Checker] = [
@@ -131,8 +144,21 @@ class World:
             MetadataReplays(self),
             CompactionKeeps(self),
             self._failed_directory,
+            CoordinatorReplays(self),
+            NoHangingTransactions(self),
+            StableOffset(self),
+            MarkersOutlive(self),
         ]
-        self._following: list[Checker] = [TornTransactions(self), GroupLog(self)]
+        self.txn_logs = TxnLogs(self)
+        # Those before the logs of transactions judge a batch by what was before it.
+        self._following: list[Checker] = [
+            TornTransactions(self),
+            GroupLog(self),
+            OldEpochsAreOver(self),
+            MarkersAreDecisions(self),
+            self._producer_ids_rotate,
+            self.txn_logs,
+        ]
         self.checkers: list[Checker] = [
             *self._stepped,
             *self._following,
@@ -147,9 +173,12 @@ class World:
         self.nemesis = Nemesis(self, Random(f"{seed}:nemesis"))
         self._admins: list[Admin] = []
         self._image: tuple[SimDisk, dict[tuple[bytes, int], int]] | None = None
-        self.scheduler.after_step = self._after_step
+        self.process.after_step = self._after_step
 
     # The shape of a run
+
+    def _txn_shape(self) -> TxnShape:
+        return draw_shape(self.seed) if self.is_transactional else TxnShape()
 
     def _config(self, rng: Random) -> BrokerConfig:
         settings = {
@@ -189,6 +218,7 @@ class World:
                 "transaction.state.log.segment.bytes": "1048576",
                 "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
                 "producer.id.expiration.check.interval.ms": "300",
+                "transaction.two.phase.commit.enable": str(self.txn_shape.two_phase).lower(),
             }
         return BrokerConfig(settings)
 
@@ -319,10 +349,8 @@ class World:
 
     # What the broker does
 
-    def _after_step(self, loop: SimLoop) -> None:
+    def _after_step(self) -> None:
         process = self.process
-        if loop is not process.loop or loop.is_dead:
-            return
         broker = process.broker
         if broker is None:
             return
@@ -375,6 +403,7 @@ class World:
 
     def given_producer_id(self, producer_id: int, epoch: int) -> None:
         self._producer_ids.given(producer_id, epoch)
+        self._producer_ids_rotate.given(producer_id)
 
     def reader_reset(self, place: Place, offset: int) -> None:
         self.trace("reader out of range", f"{place[0]}-{place[1]}", offset)
@@ -385,6 +414,10 @@ class World:
     def is_sound(self, place: Place) -> bool:
         """Whether nothing has happened to a partition that takes back what was said of it."""
         return place not in self.ledger.damaged and not self.ledger.was_cut(place)
+
+    def may_be_torn(self, producer_id: int) -> bool:
+        """Whether a power loss may have taken a part of a transaction of this producer."""
+        return self.txns.is_torn_at(producer_id)
 
     def may_be_gone(self, names: list[str]) -> bool:
         return all(name.startswith("churn") for name in names)
@@ -423,24 +456,39 @@ class World:
             self.network.in_time.add(f"{name}'")
         self.add_client(f"{name}'", work)
 
-    def _add_transactional_clients(self) -> None:
+    def _txn_clients(self) -> tuple[float, dict[str, bool]]:
+        """How many words of coordinators are late; and of each transactional id whether its client is of version 2."""
         rng = Random(f"{self.seed}:transactional")
-        self.process.late_word_share = rng.choice((0.0, 0.0, 0.4))
-        for index in range(rng.randint(2, 4)):
-            tv2 = rng.random() < 0.65
-            name = f"txn{'b' if tv2 else 'a'}{index}"
-            self._add_txn_producer(name, name, tv2=tv2)
+        late_word_share = rng.choice((0.0, 0.0, 0.4))
+        versions = [rng.random() < 0.65 and self.txn_shape.level >= TV2 for _ in range(rng.randint(2, 4))]
+        return late_word_share, {f"txn{'b' if tv2 else 'a'}{index}": tv2 for index, tv2 in enumerate(versions)}
+
+    async def _age_ids(self) -> None:
+        client = self.observing_client()
+        names = list(self._txn_clients()[1])
+        await coordinator_is_there(client, names[0])
+        await age(self, names)
+        client.close()
+
+    def _add_transactional_clients(self) -> None:
+        self.process.late_word_share, clients = self._txn_clients()
+        for index, (name, tv2) in enumerate(clients.items()):
+            prepares = index > 0 and tv2 and self.txn_shape.two_phase
+            self._add_txn_producer(name, name, tv2=tv2, prepares=prepares)
             if index == 0 and Random(f"{self.seed}:rivals").random() < 0.3:
                 self._add_txn_producer(f"{name}-rival", name, tv2=tv2, is_rival=True)
         for place in PLACES:
             self._add_committed_reader(f"committed-{place[0]}-{place[1]}", place)
 
-    def _add_txn_producer(self, name: str, transactional_id: str, *, tv2: bool, is_rival: bool = False) -> None:
+    def _add_txn_producer(
+        self, name: str, transactional_id: str, *, tv2: bool, is_rival: bool = False, prepares: bool = False
+    ) -> None:
         if not tv2:
             self.network.in_time.add(name)
 
         def work(client: SimClient, rng: Random) -> Coroutine[Any, Any, None]:
-            return TxnProducer(self, client, rng, transactional_id, tv2=tv2, is_rival=is_rival).run()
+            made = TxnProducer(self, client, rng, transactional_id, tv2=tv2, is_rival=is_rival, prepares=prepares)
+            return made.run()
 
         self.add_client(name, work)
 
@@ -520,6 +568,8 @@ class World:
         self.process.start()
         self._until(lambda: self.process.is_serving, 10, "the broker starts")
         self._wait(self._create_topics(), 20, "topics can be created")
+        if self.txn_shape.is_aged:
+            self._wait(self._age_ids(), 20, "an id can be used")
         self._add_clients()
         self.nemesis.begin()
         self.scheduler.run_until(self._is_decided, self.scheduler.now + SAFETY_S)

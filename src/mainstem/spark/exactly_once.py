@@ -16,7 +16,9 @@ epoch, never by `InitProducerId`: only the process that made such an id calls th
 from __future__ import annotations
 
 import asyncio
+import re
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -32,12 +34,14 @@ from mainstem.protocol.fetch import FetchPartition, FetchRequest, FetchTopic, en
 from mainstem.protocol.schema import ZERO_UUID
 from mainstem.spark.decisions import FINISHED_SUFFIX, SUPERSEDED_MAX, WHERE, Decision, DecisionLog, Written
 from mainstem.spark.producing import Sender
-from mainstem.spark.transactions import ONGOING, Transactions, Triple
+from mainstem.spark.transactions import NO_TIMEOUT_MS, ONGOING, Transactions, Triple
 
 LEAST_LEFT_MS: Final = 60_000
 """A transaction with less than this before its time-out, or half of that where it is short, is not decided on."""
 
 SINK_PREFIX: Final = "mainstem-sink."
+_TASK_ID: Final = re.compile(r"(.+)\.[0-9a-f]{32}\.\d+")
+"""A sink, a worker process, a slot: what `sink` names transactions of tasks."""
 _UNCERTAIN: Final = (
     ErrorCode.INVALID_TXN_STATE,
     ErrorCode.INVALID_PRODUCER_ID_MAPPING,
@@ -61,6 +65,12 @@ class Staged:
 
 def no_step(name: str) -> None:
     pass
+
+
+async def open_transactions(transactions: Transactions) -> dict[str, int]:
+    """How many transactions of tasks each sink has open now."""
+    names = [_TASK_ID.fullmatch(each) for each in await transactions.ongoing(SINK_PREFIX)]
+    return dict(Counter(name[1] for name in names if name is not None))
 
 
 class Coordinator:
@@ -121,6 +131,17 @@ class Coordinator:
             await self._finish(last)
         return last
 
+    async def abandon(self) -> list[Triple]:
+        """Finishes what was decided, then aborts what is still open; what that was. For a query that is given up:
+
+        transactions of two-phase commit have no time-out, and hold readers of what is committed back for good.
+        """
+        await self.recover()
+        described = await self._transactions.describe(await self._transactions.ongoing(self._sink + "."))
+        left = [each.triple for each in described.values() if each.state == ONGOING]
+        await self._abort(left)
+        return left
+
     async def _take_over(self, batch: int, run: str) -> tuple[Triple, Decision | None]:
         """Step 2a: from here on no other driver can decide for this sink unless it takes over in turn."""
         await self._decisions.ensure()
@@ -153,7 +174,7 @@ class Coordinator:
                     "someone aborted it; make batches smaller or raise that limit"
                 )
             least_ms = min(LEAST_LEFT_MS, found.timeout_ms / 2)
-            if found.started_ms + found.timeout_ms - now_ms < least_ms:
+            if found.timeout_ms < NO_TIMEOUT_MS and found.started_ms + found.timeout_ms - now_ms < least_ms:
                 raise SinkError(
                     f"batch {batch} of {self._sink}: the transaction {triple.transactional_id} is about to time "
                     "out; nothing of the batch was written. Make batches smaller, or raise the brokers' "

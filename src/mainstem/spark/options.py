@@ -2,7 +2,8 @@
 
 Spark hands options over in lower case, all of them text. What is wrong is a ValueError of one sentence that names the
 option, the value and the way out. Options of our own, besides Spark's: `path`, `valueFormat`, `pushFilters`,
-`splitBytes` for reading; `guarantee`, `sinkId`, `txnAppId`, `txnVersion`, `useTimestampColumn` for writing.
+`splitBytes` for reading; `guarantee`, `twoPhaseCommit`, `sinkId`, `txnAppId`, `txnVersion`, `useTimestampColumn` for
+writing.
 """
 
 import json
@@ -97,6 +98,7 @@ class SourceOptions:
 class SinkOptions:
     topic: str | None
     exactly_once: bool
+    two_phase: bool
     sink_id: str | None
     txn_app_id: str | None
     txn_version: int | None
@@ -127,6 +129,10 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
     kafka = _kafka_options(options, _REFUSED_READING)
     group_id = kafka.pop("group.id", None)
     split_bytes = _integer(options, "splitBytes", at_least=1)
+    least = _integer(options, "minOffsetsPerTrigger", at_least=1)
+    most = _integer(options, "maxOffsetsPerTrigger", at_least=1)
+    if least is not None and most is not None and least > most:
+        raise ValueError(f"minOffsetsPerTrigger: {least} is more than maxOffsetsPerTrigger allows, which is {most}")
     return SourceOptions(
         topics=topics,
         starting=starting,
@@ -136,8 +142,8 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
         include_headers=_flag(options, "includeHeaders", False),
         min_partitions=_integer(options, "minPartitions", at_least=1),
         max_records_per_partition=_integer(options, "maxRecordsPerPartition", at_least=1),
-        max_offsets_per_trigger=_integer(options, "maxOffsetsPerTrigger", at_least=1),
-        min_offsets_per_trigger=_integer(options, "minOffsetsPerTrigger", at_least=1),
+        max_offsets_per_trigger=most,
+        min_offsets_per_trigger=least,
         max_trigger_delay_ms=_duration_ms(options.get("maxtriggerdelay", "15m"), "maxTriggerDelay"),
         fetch_retries=_integer(options, "fetchOffset.numRetries", at_least=0, default=3) or 0,
         fetch_retry_interval_ms=_integer(options, "fetchOffset.retryIntervalMs", at_least=0, default=1000) or 0,
@@ -160,11 +166,15 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     app, version = options.get("txnappid"), _integer(options, "txnVersion", at_least=0)
     if (app is None) != (version is None):
         raise ValueError("txnAppId and txnVersion: give both to name a write, or neither")
+    two_phase = _flag(options, "twoPhaseCommit", False)
+    if two_phase and guarantee != "exactly_once":
+        raise ValueError("twoPhaseCommit: is for guarantee exactly_once; leave one of the two out")
     kafka = _kafka_options(options, _REFUSED_WRITING)
     _need_servers(kafka)
     return SinkOptions(
         topic=options.get("topic"),
         exactly_once=guarantee == "exactly_once",
+        two_phase=two_phase,
         sink_id=options.get("sinkid"),
         txn_app_id=app,
         txn_version=version,

@@ -259,7 +259,7 @@ async def stage(
             continue
         if write is None or sender is None:
             on_step("begin-transaction")
-            triple = await kept.transactions.init(_slot(identity))
+            triple = await kept.transactions.init(_slot(identity), two_phase=options.two_phase)
             sender = Sender(cluster, options.kafka, triple, kept.transactions)
             await sender.begin()
             write = TaskWrite(cluster, rows, sender, number)

@@ -6,6 +6,7 @@ configuration, stays as it is.
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import os
 import shutil
@@ -14,10 +15,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from mainstem.spark import worker_python
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JAVA_MIN: Final = 17
+PYSPARK_MIN: Final = (4, 2)
 
 SETTINGS: Final[dict[str, tuple[str, str]]] = {
     "spark.python.unix.domain.socket.enabled": (
@@ -59,6 +63,10 @@ def missing() -> str | None:
     """Why Spark cannot run here, as a sentence; None where it can."""
     if importlib.util.find_spec("pyspark") is None:
         return "PySpark is not installed: pip install 'mainstem[spark]'"
+    version = importlib.metadata.version("pyspark")
+    if tuple(int(part) for part in version.split(".")[:2]) < PYSPARK_MIN:
+        needed = ".".join(str(part) for part in PYSPARK_MIN)
+        return f"PySpark {version} is too old, {needed} or later is needed: pip install 'mainstem[spark]'"
     if importlib.util.find_spec("pyarrow") is None:
         return "pyarrow is not installed: pip install 'mainstem[spark]'"
     home = os.environ.get("JAVA_HOME")
@@ -80,8 +88,6 @@ def session(
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
-    # Workers run the Python that this is, with the modules that this one sees.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = SparkConf()
     for key, value in (settings or {}).items():
         conf.set(key, value)
@@ -90,13 +96,21 @@ def session(
         conf.setMaster(master)
     else:
         conf.setIfMissing("spark.master", "local[*]")
-    if (conf.get("spark.master") or "").startswith("local"):
+    # Workers run the Python that this is, with the modules that this one sees.
+    os.environ.setdefault(worker_python.VARIABLE, sys.executable)
+    if is_local(conf.get("spark.master") or ""):
+        if conf.get("spark.pyspark.python") is None:
+            worker_python.use_launcher()
         # Nobody else has to reach a session that runs here alone.
         conf.setIfMissing("spark.driver.bindAddress", "127.0.0.1")
         conf.setIfMissing("spark.driver.host", "127.0.0.1")
     for key, (value, _) in SETTINGS.items():
         conf.setIfMissing(key, value)
     return SparkSession.builder.config(conf=conf).getOrCreate()
+
+
+def is_local(master: str) -> bool:
+    return master == "local" or master.startswith("local[")
 
 
 def explain() -> str:

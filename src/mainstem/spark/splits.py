@@ -112,17 +112,15 @@ def pack(
 def limit(starts: dict[Partition, int], ends: dict[Partition, int], most: int) -> dict[Partition, int]:
     """`ends` brought nearer, so that at most `most` records are between, each partition in proportion to what it has.
 
-    Every partition that has any gets at least one, as in Spark, so `most` may be passed by as many as there are.
+    Every partition that has any gets at least one, as in Spark, so `most` may be passed by as many as there are. What
+    rounding leaves of `most` is handed out one by one: what Spark leaves behind costs it a micro-batch of its own.
     """
     sizes = {where: ends[where] - starts.get(where, ends[where]) for where in ends}
     total = sum(size for size in sizes.values() if size > 0)
     if total <= most:
         return dict(ends)
-    limited: dict[Partition, int] = {}
-    for where, size in sizes.items():
-        if size <= 0:
-            limited[where] = ends[where]
-            continue
-        share = max(1, size * most // total)
-        limited[where] = min(ends[where], starts[where] + share)
-    return limited
+    shares = {where: max(1, size * most // total) for where, size in sizes.items() if size > 0}
+    left = most - sum(shares.values())
+    for where in sorted(shares, key=lambda each: sizes[each] * most % total, reverse=True)[: max(0, left)]:
+        shares[where] += 1
+    return {where: min(end, starts[where] + shares[where]) if where in shares else end for where, end in ends.items()}

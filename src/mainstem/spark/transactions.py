@@ -52,8 +52,13 @@ R = TypeVar("R")
 TIMEOUT_MS: Final = 60_000
 DEFAULT_MAX_TIMEOUT_MS: Final = 900_000
 LEAST_TIMEOUT_MS: Final = 60_000
+NO_TIMEOUT_MS: Final = 0x7FFFFFFF
+"""What a transaction of two-phase commit has."""
+
 BROKER_RESOURCE: Final = 4
 MAX_TIMEOUT_KEY: Final = "transaction.max.timeout.ms"
+_INIT: Final = 5
+_INIT_TWO_PHASE: Final = 6
 _ADD_PARTITIONS_BY_CLIENTS: Final = 3
 _END_V1: Final = 4
 _END_V2: Final = 5
@@ -92,22 +97,34 @@ class Transactions:
             and connection.versions.get(ApiKey.END_TXN, (0, 0))[1] >= _END_V2
         )
 
-    async def init(self, transactional_id: str) -> Triple:
-        """Takes the id over: whatever is open under it is aborted first. Waits until that has happened."""
+    async def init(self, transactional_id: str, *, two_phase: bool = False) -> Triple:
+        """Takes the id over: whatever is open under it is aborted first. Waits until that has happened.
+
+        A transaction of `two_phase` has no time-out (KIP-939); ValueError where the brokers do not offer that.
+        """
         timeout_ms = await self._timeout_ms()
         while True:
             try:
-                return await self._asked(transactional_id, lambda connection: self._init(connection, transactional_id))
+                return await self._asked(
+                    transactional_id, lambda connection: self._init(connection, transactional_id, two_phase)
+                )
             except InvalidTxnTimeoutError:
                 if timeout_ms <= LEAST_TIMEOUT_MS:
                     raise
                 timeout_ms = self._max_timeout_ms = max(LEAST_TIMEOUT_MS, timeout_ms // 2)
 
-    async def _init(self, connection: BrokerConnection, transactional_id: str) -> Triple:
+    async def _init(self, connection: BrokerConnection, transactional_id: str, two_phase: bool) -> Triple:
         request = InitProducerIdRequest(
-            transactional_id=transactional_id, transaction_timeout_ms=await self._timeout_ms()
+            transactional_id=transactional_id,
+            transaction_timeout_ms=await self._timeout_ms(),
+            enable2_pc=two_phase,
         )
-        version = connection.version_for(ApiKey.INIT_PRODUCER_ID, 5)
+        version = connection.version_for(ApiKey.INIT_PRODUCER_ID, _INIT_TWO_PHASE if two_phase else _INIT)
+        if two_phase and version < _INIT_TWO_PHASE:
+            raise ValueError(
+                f"twoPhaseCommit: broker {connection.name} does not offer two-phase commit; set "
+                "transaction.two.phase.commit.enable=true on brokers of Mainstem, or leave the option out"
+            )
         answer = await connection.ask(request, InitProducerIdResponse, version=version)
         raise_for(answer.error_code, f"InitProducerId of {transactional_id}", broker=connection.name)
         return Triple(transactional_id, answer.producer_id, answer.producer_epoch)
@@ -118,7 +135,7 @@ class Transactions:
         async def attempt() -> Triple:
             connection = await self._cluster.any_node()
             request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=-1)
-            version = connection.version_for(ApiKey.INIT_PRODUCER_ID, 5)
+            version = connection.version_for(ApiKey.INIT_PRODUCER_ID, _INIT)
             answer = await connection.ask(request, InitProducerIdResponse, version=version)
             raise_for(answer.error_code, "InitProducerId", broker=connection.name)
             return Triple("", answer.producer_id, answer.producer_epoch)

@@ -78,6 +78,8 @@ class Log(ReadableLog):
         self.truncations: i64 = 0
         self.verifies_transactions = False
         """Whether the first batch of a transaction must bring the guard of `begin_verification`."""
+        self.doubts_open_transactions = False
+        """Whether a leader that begins a term has the transactions verified that it finds open."""
         self.verifications = Verifications()
         self.last_flush_ms: i64 = now_ms
         self._files = files
@@ -140,9 +142,20 @@ class Log(ReadableLog):
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"producer {producer_id} has epoch {epoch}; {producer.epoch} was seen already",
             )
-        if self.producers.states.has_open_transaction(producer_id, epoch):
+        if self.has_open_transaction(producer_id, epoch):
             return NO_GUARD
         return self.verifications.begin(producer_id, first_sequence, epoch, raises_epoch, now_ms)
+
+    def fence(self, producer_id: i64, epoch: i64) -> None:
+        """Takes nothing more of a producer's open transaction; late, when it has ended, this does nothing."""
+        producer = self.producers.states.get(producer_id)
+        if producer is None or producer.epoch <= epoch:
+            self.verifications.fence(producer_id, epoch)
+
+    def has_open_transaction(self, producer_id: i64, epoch: i64) -> bool:
+        """Whether the producer may go on with a transaction, nobody else being asked."""
+        is_open = self.producers.states.has_open_transaction(producer_id, epoch)
+        return is_open and not self.verifications.is_doubted(producer_id)
 
     def append_as_leader(
         self,
@@ -304,10 +317,11 @@ class Log(ReadableLog):
                 duplicate = states.find_duplicate(producer_id, epoch, first, last)
             if duplicate is not None:
                 return duplicate
-        begins = batch.is_transactional and not states.has_open_transaction(producer_id, epoch)
+        self.verifications.check_fence(producer_id, epoch)
+        begins = batch.is_transactional and not self.has_open_transaction(producer_id, epoch)
         if begins and self.verifies_transactions:
             self._check_verified(producer_id, epoch, guard)
-        if begins and origin == Origin.CLIENT:
+        if origin == Origin.CLIENT and (begins or not batch.is_transactional):
             known = states.get(producer_id)
             is_known = known is not None and len(known.batches) > 0
             self.verifications.check_sequence(producer_id, batch.base_sequence, is_known)
@@ -438,6 +452,8 @@ class Log(ReadableLog):
         self._check_alive()
         if epoch > self.epochs.latest:
             self.epochs.assign(epoch, self.log_end)
+        if self.doubts_open_transactions:
+            self.verifications.doubt(self.producers.states.open_producers())
 
     def persist_epochs(self) -> None:
         """Writes the epochs if they changed. Blocks; a flush does it too."""

@@ -33,6 +33,7 @@ from mainstem.sim.checkers.history import HistoryHolds
 from mainstem.sim.checkers.transactions import TransactionsHold
 from mainstem.sim.client import SimClient
 from mainstem.sim.ledger import Violation
+from mainstem.sim.txn_shape import TxnShape
 from mainstem.sim.workloads import client_ms
 from mainstem.sim.world import ADDRESS, Result, World
 
@@ -122,6 +123,12 @@ class _World(World):
         self.is_transactional = True
         config = super()._config(rng)
         return BrokerConfig({**config.given, "offsets.retention.minutes": "10080", **self._settings})
+
+    def _txn_shape(self) -> TxnShape:
+        return TxnShape()
+
+    def may_be_torn(self, producer_id: int) -> bool:
+        return not self.durable
 
     def _topics(self, rng: Random) -> dict[str, tuple[int, dict[str, str]]]:
         return {name: (partitions, {}) for name, partitions in self._wanted.items()}

@@ -1,57 +1,65 @@
-"""What a job does on a cluster: reads a topic, copies it exactly once as a stream; run as a process of its own.
+"""What a job does on a cluster: reads a topic, copies it exactly once as streams; run as a process of its own.
 
-    python -m tests.spark.jobs.on_cluster MASTER BOOTSTRAP SOURCE TARGET HOME
+    python -m tests.spark.jobs.on_cluster MASTER BOOTSTRAP SOURCE HOME TARGET SPECULATED RETRIED
 
-Prints one JSON object with what it counted and on how many executors it ran.
+The first copy is undisturbed. In the second a task is slow, so that Spark runs another attempt beside it. In the third
+an executor is killed together with what it had shuffled, so that Spark runs whole stages again. Prints one JSON object
+with what it counted and on how many executors it ran.
 """
 
 import json
 import os
 import sys
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
 
 from mainstem.spark import session
+from mainstem.spark.pipelines.starting import started
+from tests.spark.crashing import CrashingSource
+
+SETTINGS = {
+    "spark.driver.memory": "512m",
+    "spark.executor.memory": "512m",
+    "spark.executor.cores": "1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.log.level": "OFF",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.speculation": "true",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.multiplier": "1.5",
+}
 
 
 def main() -> None:
-    master, bootstrap, source, target, home = sys.argv[1:]
-    spark = session(
-        "cluster test",
-        master,
-        {
-            "spark.driver.memory": "512m",
-            "spark.executor.memory": "512m",
-            "spark.executor.cores": "1",
-            "spark.driver.host": "127.0.0.1",
-            "spark.ui.enabled": "false",
-            "spark.log.level": "OFF",
-            "spark.sql.shuffle.partitions": "2",
-            "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],
-        },
-    )
+    master, bootstrap, source, home, target, speculated, retried = sys.argv[1:]
+    executor_path = {"spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"]}
+    spark = session("cluster test", master, {**SETTINGS, **executor_path})
+    spark.dataSource.register(CrashingSource)
     reader = spark.read.format("mainstem").option("kafka.bootstrap.servers", bootstrap).option("subscribe", source)
-    frame = reader.option("minPartitions", 4).load()
-    read = frame.count()
-    stream = (
-        spark.readStream.format("mainstem")
-        .option("kafka.bootstrap.servers", bootstrap)
-        .option("subscribe", source)
-        .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", 500)
-        .load()
-    )
-    query = (
-        stream.select("key", "value")
-        .writeStream.format("mainstem")
-        .option("kafka.bootstrap.servers", bootstrap)
-        .option("topic", target)
-        .option("checkpointLocation", home)
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
-    executors = spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()
-    print(json.dumps({"read": read, "executors": len(executors) - 1}))
+    read = reader.option("minPartitions", 4).load().count()
+    executors = len(spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()) - 1
+
+    def copy(frame: DataFrame, to: str, kind: str = "mainstem", **options: Any) -> None:
+        writer = frame.select("key", "value").writeStream.format(kind).options(**options)
+        writer = writer.option("kafka.bootstrap.servers", bootstrap).option("topic", to)
+        writer = writer.option("checkpointLocation", f"{home}/{to}").trigger(availableNow=True)
+        started(writer.start).awaitTermination()
+
+    copy(stream(spark, bootstrap, source), target)
+    slow = {"crashHow": "slow", "crashAt": "flushed", "crashMarker": f"{home}/slow"}
+    copy(stream(spark, bootstrap, source), speculated, "crashing", **slow)
+    killed = {"crashHow": "jvm", "crashAt": "flushed", "crashMarker": f"{home}/killed"}
+    copy(stream(spark, bootstrap, source).repartition(4, "value"), retried, "crashing", **killed)
+    print(json.dumps({"read": read, "executors": executors}))
     spark.stop()
+
+
+def stream(spark: SparkSession, bootstrap: str, source: str) -> DataFrame:
+    reader = spark.readStream.format("mainstem").option("kafka.bootstrap.servers", bootstrap)
+    reader = reader.option("subscribe", source).option("startingOffsets", "earliest").option("minPartitions", 4)
+    return reader.option("maxOffsetsPerTrigger", 700).load()
 
 
 if __name__ == "__main__":

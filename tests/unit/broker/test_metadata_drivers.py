@@ -228,14 +228,12 @@ def test_requests_share_a_sync() -> None:
         await node.start()
         log_file = f"{HOME}/{FOLDER}/{0:020d}.log"
         syncs: list[str] = []
-        begin = disk.begin
 
-        def counted(operation: str, path: str, position: int = 0, size: int = 0) -> Fault | None:
+        def count(operation: str, path: str, position: int, size: int) -> None:
             if operation == "sync" and path == log_file:
                 syncs.append(path)
-            return begin(operation, path, position, size)
 
-        disk.begin = counted  # type: ignore[method-assign]
+        disk.on_operation = count
         codes = await asyncio.gather(*(create_topic(node, f"t{number}") for number in range(50)))
         assert set(codes) == {ErrorCode.NONE}
         assert len(syncs) <= 2

@@ -1,15 +1,17 @@
-"""Batches that a thread judges, and those behind them."""
+"""Batches that a thread judges and those behind them; a log that moves."""
 
 from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from mainstem.broker.partition import Partition
 from mainstem.core.log.append_result import AppendResult
 from mainstem.protocol.builder import BatchBuilder
-from mainstem.protocol.errors import RemoteError
+from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.storage.errors import StorageError
-from tests.support.logs import NOW_MS, config, new_disk, open_in
+from tests.support.logs import NOW_MS, append, batch, config, new_disk, open_in
 
 from .coordinating import ManualClock
 
@@ -53,5 +55,27 @@ def test_a_large_batch_that_comes_while_another_is_being_told_done_waits_its_tur
         assert offsets == [0, 3000, 6001, 9003]
         assert not partition.waiting
         assert not failed
+
+    asyncio.run(story())
+
+
+def test_who_is_fenced_stays_fenced_when_a_partition_moves_to_another_directory() -> None:
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        sent = [batch(b"v", producer_id=1, epoch=0, sequence=number, transactional=True) for number in range(2)]
+        logs = [open_in(new_disk()) for _ in range(2)]
+        for each in logs:
+            append(each, sent[0])
+        partition = Partition(loop, ManualClock(), "t", bytes(16), 0, logs[0], never_fails)
+        partition.lead(1, 0, (1,), (1,), 1)
+        logs[0].verifies_transactions = True
+        guard = partition.begin_verification(2, 0, 0, True)
+        logs[0].fence(1, 0)
+        partition.replace_log(logs[1])
+        with pytest.raises(RemoteError) as refused:
+            partition.append(sent[1], 0, len(sent[1]))
+        assert refused.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+        other = batch(b"v", producer_id=2, epoch=0, sequence=0, transactional=True)
+        assert partition.append(other, 0, len(other), guard=guard).base_offset == 1
 
     asyncio.run(story())

@@ -1,7 +1,11 @@
+import shutil
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
+import mainstem
 from mainstem.cli.completion import candidates
 from mainstem.cli.main import COMMANDS, main
 
@@ -39,10 +43,42 @@ def test_the_bash_script_is_bash(capsys: pytest.CaptureFixture[str]) -> None:
     assert done.stdout == "topics\n"
 
 
-@pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_other_shells_have_a_script(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["completion", shell]) == 0
-    assert "mainstem completion words" in capsys.readouterr().out
+@pytest.fixture
+def command(tmp_path: Path) -> dict[str, str]:
+    """An environment in which `mainstem` is the build under test."""
+    script = tmp_path / "bin" / "mainstem"
+    script.parent.mkdir()
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mainstem "$@"\n')
+    script.chmod(0o755)
+    source = str(Path(mainstem.__file__).parents[1])
+    return {"PATH": f"{script.parent}:/usr/bin:/bin", "PYTHONPATH": source, "HOME": str(tmp_path)}
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+def test_the_zsh_script_completes_in_zsh(command: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "zsh"]) == 0
+    # What zsh gives a completion function and what it takes from it, without a keyboard in between.
+    script = 'compdef() { : }\ncompadd() { shift; print -l -- "$@" }\n_files() { print files }\n'
+    script += capsys.readouterr().out
+    script += "words=(mainstem topics d) CURRENT=3; _mainstem\n"
+    script += "words=(mainstem produce orders --acks '') CURRENT=5; _mainstem\n"
+    script += "words=(mainstem dump '') CURRENT=3; _mainstem\n"
+    done = subprocess.run(["zsh", "-f"], input=script, text=True, capture_output=True, env=command, timeout=60)
+    assert done.stderr == ""
+    assert done.stdout.split() == ["describe", "delete", "all", "0", "1", "files"]
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
+def test_the_fish_script_completes_in_fish(command: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "fish"]) == 0
+    script = capsys.readouterr().out
+    script += 'complete -C "mainstem topics d"; echo; complete -C "mainstem produce orders --acks "\n'
+    done = subprocess.run(
+        ["fish", "--no-config"], input=script, text=True, capture_output=True, env=command, timeout=60
+    )
+    verbs, acks = done.stdout.split("\n\n")
+    assert set(verbs.split()) >= {"describe", "delete"}
+    assert set(acks.split()) >= {"all", "0", "1"}
 
 
 def test_words_are_printed_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,5 @@
 import asyncio
+import socket
 import struct
 from collections.abc import Awaitable, Callable
 
@@ -187,3 +188,17 @@ def test_a_broker_that_accepts_and_says_nothing_is_given_up() -> None:
                 await BrokerConnection.open("127.0.0.1", port, setup_timeout_s=0.1)
 
     asyncio.run(act())
+
+
+def test_the_systems_buffers_have_the_sizes_that_were_asked_for() -> None:
+    async def sizes(asked: tuple[int, int]) -> list[int]:
+        async with fake_broker(polite) as port:
+            connection = await BrokerConnection.open("127.0.0.1", port, "test", socket_buffers=asked)
+            under = connection._transport.get_extra_info("socket")
+            found = [under.getsockopt(socket.SOL_SOCKET, option) for option in (socket.SO_SNDBUF, socket.SO_RCVBUF)]
+            connection.close()
+            return found
+
+    # Linux doubles what it is told, for its own needs.
+    assert asyncio.run(sizes((20_000, 30_000))) == [40_000, 60_000]
+    assert asyncio.run(sizes((-1, 30_000)))[0] > 40_000

@@ -1,7 +1,7 @@
 import pytest
 
 from mainstem.client.errors import InvalidOptionError
-from mainstem.client.options import AdminOptions, ConsumerOptions, ProducerOptions
+from mainstem.client.options import AdminOptions, CommonOptions, ConsumerOptions, ProducerOptions
 
 
 def test_defaults_are_those_of_kafka_4() -> None:
@@ -90,3 +90,34 @@ def test_a_reset_may_be_a_duration(reset: str) -> None:
 def test_a_reset_that_means_nothing_is_refused(reset: str) -> None:
     with pytest.raises(InvalidOptionError, match="ISO 8601"):
         ConsumerOptions.from_kwargs({"auto_offset_reset": reset})
+
+
+PLAIN_TEXT = "this client connects in plain text only: TLS and SASL are not there yet"
+
+
+@pytest.mark.parametrize("options", [ProducerOptions, ConsumerOptions, AdminOptions])
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"security_protocol": "SASL_SSL"}, f"security_protocol is 'SASL_SSL'; {PLAIN_TEXT}"),
+        ({"security.protocol": "SSL"}, f"security_protocol is 'SSL'; {PLAIN_TEXT}"),
+        ({"sasl_mechanism": "PLAIN"}, f"sasl_mechanism is given; {PLAIN_TEXT}"),
+        ({"ssl.ca.location": "ca.pem"}, f"ssl.ca.location is given; {PLAIN_TEXT}"),
+    ],
+)
+def test_what_would_need_tls_or_sasl_says_that_they_are_not_there(
+    options: type[CommonOptions], given: dict[str, object], sentence: str
+) -> None:
+    with pytest.raises(InvalidOptionError) as caught:
+        options.from_kwargs(given)
+    assert str(caught.value) == sentence
+
+
+def test_plain_text_may_be_said() -> None:
+    assert ConsumerOptions.from_kwargs({"security.protocol": "PLAINTEXT"}).security_protocol == "PLAINTEXT"
+
+
+def test_a_codec_has_the_level_of_its_own_option() -> None:
+    levels = {"compression.gzip.level": 7, "compression.lz4.level": 5, "compression.zstd.level": -3}
+    for codec, level in (("none", None), ("gzip", 7), ("snappy", None), ("lz4", 5), ("zstd", -3)):
+        assert ProducerOptions.from_kwargs({"compression.type": codec, **levels}).compression_level == level

@@ -84,22 +84,7 @@ class Slice:
         os.close(self._descriptor)
 
 
-def test_responses_leave_in_the_order_of_the_requests(run: Callable[[Coroutine[Any, Any, None]], None]) -> None:
-    async def scenario() -> None:
-        open_exchanges: list[Exchange] = []
-        peer = await connect(open_exchanges.append)
-        peer.send(b"a", b"b", b"c")
-        while len(open_exchanges) < 3:
-            await asyncio.sleep(0.001)
-        for exchange in reversed(open_exchanges):
-            exchange.respond([framed(exchange.frame.upper())])
-        assert [await peer.receive() for _ in range(3)] == [b"A", b"B", b"C"]
-        peer.listener.close()
-
-    run(scenario())
-
-
-def test_a_connection_holds_a_bounded_number_of_unanswered_requests(
+def test_the_next_request_is_taken_up_when_the_one_before_it_is_answered(
     run: Callable[[Coroutine[Any, Any, None]], None],
 ) -> None:
     async def scenario() -> None:
@@ -107,17 +92,84 @@ def test_a_connection_holds_a_bounded_number_of_unanswered_requests(
         peer = await connect(open_exchanges.append)
         count = 200
         peer.send(*(str(i).encode() for i in range(count)))
-        while len(open_exchanges) < 16:
-            await asyncio.sleep(0.001)
-        await asyncio.sleep(0.02)
-        assert len(open_exchanges) == 16
-        answers = []
         for i in range(count):
             while len(open_exchanges) <= i:
                 await asyncio.sleep(0)
+            assert len(open_exchanges) == i + 1
             open_exchanges[i].respond([framed(open_exchanges[i].frame)])
-            answers.append(await peer.receive())
-        assert answers == [str(i).encode() for i in range(count)]
+            assert await peer.receive() == str(i).encode()
+        peer.listener.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("answered_at_once", [True, False])
+@pytest.mark.parametrize("behind", [0, 1, 15, 16, 17, 200])
+def test_what_comes_behind_a_request_that_ends_its_connection_is_not_carried_out(
+    run: Callable[[Coroutine[Any, Any, None]], None], behind: int, answered_at_once: bool
+) -> None:
+    taken: list[bytes] = []
+
+    def handler(exchange: Exchange) -> None:
+        taken.append(exchange.frame)
+        answer = exchange.close if exchange.frame == b"bad" else lambda: exchange.respond([framed(b"ok")])
+        if answered_at_once:
+            answer()
+        else:
+            asyncio.get_running_loop().call_later(0.001, answer)
+
+    async def scenario() -> None:
+        peer = await connect(handler)
+        peer.send(b"good", b"bad", *[b"late"] * behind)
+        assert await peer.receive() == b"ok"
+        assert await peer.reader.read() == b""
+        assert taken == [b"good", b"bad"]
+        reader, writer = await asyncio.open_connection("127.0.0.1", peer.listener.port)
+        other = Peer(reader, writer, peer.listener)
+        other.send(b"good")
+        assert await other.receive() == b"ok"
+        peer.listener.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("answered_at_once", [True, False])
+def test_requests_before_a_length_that_cannot_be_are_answered(
+    run: Callable[[Coroutine[Any, Any, None]], None], answered_at_once: bool
+) -> None:
+    def handler(exchange: Exchange) -> None:
+        if answered_at_once:
+            exchange.respond([framed(exchange.frame)])
+        else:
+            asyncio.get_running_loop().call_later(0.001, lambda: exchange.respond([framed(exchange.frame)]))
+
+    async def scenario() -> None:
+        peer = await connect(handler)
+        peer.writer.write(framed(b"a") + framed(b"b") + b"\xff\xff\xff\xff" + framed(b"c"))
+        assert [await peer.receive() for _ in range(2)] == [b"a", b"b"]
+        assert await peer.reader.read() == b""
+        peer.listener.close()
+
+    run(scenario())
+
+
+def test_whoever_waits_for_a_peer_that_has_gone_is_told(run: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+    async def scenario() -> None:
+        told = asyncio.Event()
+        open_exchanges: list[Exchange] = []
+
+        def handler(exchange: Exchange) -> None:
+            open_exchanges.append(exchange)
+            exchange.on_lost = told.set
+
+        peer = await connect(handler)
+        peer.send(b"a")
+        while not open_exchanges:
+            await asyncio.sleep(0.001)
+        peer.writer.transport.abort()
+        await told.wait()
+        open_exchanges[0].respond([framed(b"nobody reads this")])
+        assert len(open_exchanges) == 1
         peer.listener.close()
 
     run(scenario())
@@ -184,23 +236,6 @@ def test_an_oversized_frame_ends_its_connection_and_no_other(run: Callable[[Coro
         other = Peer(reader, writer, peer.listener)
         other.send(bytes(1000))
         assert await other.receive() == b"ok"
-        peer.listener.close()
-
-    run(scenario())
-
-
-def test_a_closing_exchange_lets_earlier_answers_out_first(run: Callable[[Coroutine[Any, Any, None]], None]) -> None:
-    async def scenario() -> None:
-        open_exchanges: list[Exchange] = []
-        peer = await connect(open_exchanges.append)
-        peer.send(b"a", b"b", b"c")
-        while len(open_exchanges) < 3:
-            await asyncio.sleep(0.001)
-        open_exchanges[1].close()
-        open_exchanges[0].respond([framed(b"first")])
-        open_exchanges[2].respond([framed(b"too late")])
-        assert await peer.receive() == b"first"
-        assert await peer.reader.read() == b""
         peer.listener.close()
 
     run(scenario())

@@ -39,11 +39,13 @@ def test_announcing_a_large_frame_allocates_only_for_what_was_sent() -> None:
     assert receiver.held_bytes <= 256 << 10
 
 
-def test_a_negative_size_is_refused() -> None:
+@pytest.mark.parametrize("size", [-1, 1001])
+def test_a_size_that_cannot_be_is_refused_and_what_came_before_it_is_not(size: int) -> None:
     receiver = FrameReceiver(SharedBuffer(), 1000)
-    receiver.buffer()[:4] = b"\xff\xff\xff\xff"
-    with pytest.raises(RemoteError):
-        receiver.received(4)
+    sent = struct.pack(">i", 1) + b"x" + struct.pack(">i", size)
+    receiver.buffer()[: len(sent)] = sent
+    assert receiver.received(len(sent)) == [b"x"]
+    assert isinstance(receiver.refused, RemoteError)
 
 
 def test_a_frame_larger_than_its_first_buffer_grows_with_what_has_come() -> None:

@@ -63,6 +63,10 @@ def test_the_group_is_for_progress_and_not_for_the_client() -> None:
         ({**HERE, "subscribe": "a", "endingOffsets": '{"a": {"0": -2}}'}, "endingOffsets: earliest .* leaves nothing"),
         ({**HERE, "subscribe": "a", "includeHeaders": "yes"}, "includeHeaders: must be true or false; it is yes"),
         ({**HERE, "subscribe": "a", "minPartitions": "0"}, "minPartitions: must be a whole number, at least 1"),
+        (
+            {**HERE, "subscribe": "a", "minOffsetsPerTrigger": "2", "maxOffsetsPerTrigger": "1"},
+            "minOffsetsPerTrigger: 2 is more than maxOffsetsPerTrigger allows, which is 1",
+        ),
         ({**HERE, "subscribe": "a", "maxTriggerDelay": "soon"}, "maxTriggerDelay: must be a duration"),
         ({**HERE, "subscribe": "a", "valueFormat": "xml"}, "valueFormat: must be json or string; it is xml"),
         ({**HERE, "subscribe": "a", "kafka.auto.offset.reset": "x"}, "kafka.auto.offset.reset: cannot be given"),
@@ -87,6 +91,9 @@ def test_a_stream_has_no_end(name: str) -> None:
 def test_a_sink_is_exactly_once_unless_it_is_told_otherwise() -> None:
     assert sink_options(HERE).exactly_once
     assert not sink_options({**HERE, "guarantee": "at_least_once"}).exactly_once
+    assert not sink_options(HERE).two_phase
+    with pytest.raises(ValueError, match="twoPhaseCommit: is for guarantee exactly_once"):
+        sink_options({**HERE, "guarantee": "at_least_once", "twoPhaseCommit": "true"})
     with pytest.raises(ValueError, match="guarantee: must be"):
         sink_options({**HERE, "guarantee": "maybe"})
     with pytest.raises(ValueError, match="txnAppId and txnVersion: give both"):

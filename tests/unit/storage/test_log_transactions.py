@@ -3,6 +3,7 @@
 import pytest
 
 from mainstem.core.log.producers import Origin
+from mainstem.core.log.verification import NO_GUARD
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.storage.aborted import AbortedJob
 from mainstem.storage.log import Log
@@ -240,3 +241,60 @@ def test_idle_producers_expire() -> None:
     assert log.expire_producers(NOW_MS + 86_400_000 - 1) == []
     assert log.expire_producers(NOW_MS + 86_400_000) == [1]
     assert append(log, batch(b"v", producer_id=1, epoch=0, sequence=77)).base_offset == 1
+
+
+def test_of_batches_that_wait_together_the_one_with_the_lowest_sequence_comes_first() -> None:
+    """KIP-890: a producer that nobody knows may begin anywhere, so another of its batches could be taken first."""
+    log = open_in(new_disk())
+    log.verifies_transactions = True
+    guard = log.begin_verification(1, 0, 0, False, NOW_MS)
+    assert log.begin_verification(1, 0, 3, False, NOW_MS) == guard
+    later = batch(b"v", producer_id=1, epoch=0, sequence=3, transactional=True)
+    with pytest.raises(RemoteError) as refused:
+        append(log, later, guard=guard)
+    assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    with pytest.raises(RemoteError):
+        append(log, batch(b"v", producer_id=1, epoch=0, sequence=3))
+    append(log, batch(b"a", b"b", b"c", producer_id=1, epoch=0, sequence=0, transactional=True), guard=guard)
+    append(log, later)
+    assert log.log_end == 4
+
+
+def test_version_two_begins_at_sequence_zero() -> None:
+    log = open_in(new_disk())
+    log.verifies_transactions = True
+    guard = log.begin_verification(1, 0, 5, True, NOW_MS)
+    with pytest.raises(RemoteError) as refused:
+        append(log, batch(b"v", producer_id=1, epoch=0, sequence=5, transactional=True), guard=guard)
+    assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_fenced_transaction_stays_open_and_gets_nothing_more_until_its_marker() -> None:
+    log = open_in(new_disk())
+    writer = Writer(log, 1)
+    writer.send()
+    log.fence(1, 0)
+    with pytest.raises(RemoteError) as refused:
+        writer.send()
+    assert refused.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert (log.log_end, log.last_stable_offset) == (1, 0)
+    append(log, marker(1, 1, True), origin=Origin.COORDINATOR, transaction_version=2)
+    log.fence(1, 0)
+    Writer(log, 1, epoch=1).send()
+    assert log.log_end == 3
+
+
+def test_a_leader_that_begins_a_term_doubts_the_transactions_it_finds_open() -> None:
+    log = open_in(new_disk())
+    writer = Writer(log, 1)
+    writer.send()
+    log.verifies_transactions = log.doubts_open_transactions = True
+    log.assign_epoch(7)
+    assert not log.has_open_transaction(1, 0)
+    with pytest.raises(RemoteError) as refused:
+        writer.send()
+    assert refused.value.code is ErrorCode.INVALID_TXN_STATE
+    guard = log.begin_verification(1, 0, 1, False, NOW_MS)
+    append(log, batch(b"v", producer_id=1, epoch=0, sequence=1, transactional=True), guard=guard)
+    assert log.has_open_transaction(1, 0)
+    assert log.begin_verification(1, 0, 2, False, NOW_MS) == NO_GUARD

@@ -3,9 +3,12 @@
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from mainstem.core.log.config import LogConfig
 from mainstem.protocol.builder import BatchBuilder
 from mainstem.sim.disk import SimDisk
+from mainstem.sim.faults import Effect, Fault
 from mainstem.storage.fs import FileSystem
 from mainstem.storage.log import Log
 from mainstem.storage.log_dirs import LogDirs, LogPlace
@@ -79,3 +82,21 @@ def test_logs_survive_a_clean_stop_on_a_real_disk_with_few_files_open(tmp_path: 
     assert {key: log.log_end for key, log in again.logs.items()} == {("t", n): n * 10 for n in range(20)}
     assert all(log.high_watermark == log.log_end for log in again.logs.values())
     again.close(broker_epoch=5, now_ms=NOW_MS)
+
+
+@pytest.mark.parametrize("moment", ["open", "close"])
+def test_a_disk_that_fails_under_a_log_takes_the_directory_offline_and_says_what_it_said(moment: str) -> None:
+    disk = SimDisk(Random(1))
+    disk.make_directories("/d")
+    write_meta_properties(disk, "/d", MetaProperties("cluster", 1, bytes(16)), NOW_MS)
+    dirs = open_directory(disk, "/d")
+    fill(dirs, 0, 10)
+    if moment == "open":
+        disk.kill()
+        disk.faults.append(Fault(Effect.FAIL, "read", ".log"))
+        dirs = open_directory(disk, "/d")
+    else:
+        disk.faults.append(Fault(Effect.FAIL, "sync", ".log"))
+        dirs.close(1, NOW_MS)
+    assert (dirs.directories[0].offline or "").startswith("[Errno 5] simulated failure")
+    assert not dirs.failed_logs

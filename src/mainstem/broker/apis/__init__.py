@@ -7,12 +7,14 @@ A module has
   exchange)`, which answers the exchange itself.
 """
 
+from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 from types import ModuleType
 
 
+@cache
 def served() -> dict[int, ModuleType]:
-    """The modules by API key."""
+    """The modules by API key. Nobody changes what is returned: which there are is known once and for all."""
     modules = [import_module(f"{__name__}.{found.name}") for found in iter_modules(__path__) if found.name[0] == "k"]
     return {module.API_KEY: module for module in sorted(modules, key=lambda module: int(module.API_KEY))}

@@ -3,7 +3,8 @@
 v10 tells the current leader where it is another (KIP-951), v11 knows TRANSACTION_ABORTABLE, v12 lets the broker add
 partitions to a transaction (KIP-890), v13 names topics by id. A request is read where it lies in its frame; each
 partition costs one append. The batches that begin a transaction wait for its coordinator first. A batch that takes long
-to judge is appended later, and the answer waits for it.
+to judge is appended later, and the answer waits for it. To an internal topic only a client that calls itself
+`__admin_client` may write, as in Kafka: its coordinator reads it as its own.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 from mainstem.broker.context import RequestContext
 from mainstem.broker.drivers.verification import Admitted, ProducerBatch
 from mainstem.broker.partition import Partition
+from mainstem.broker.topic_creation import INTERNAL_TOPICS
 from mainstem.core.log.append_result import AppendResult
 from mainstem.core.log.rejection import RecordsRejectedError
 from mainstem.core.log.verification import NO_GUARD
@@ -50,6 +52,7 @@ _NONE = int(ErrorCode.NONE)
 _ZSTD_FROM = 7
 _KNOWS_ABORTABLE_FROM = 11
 _TV2_FROM = 12
+_ADMIN_CLIENT = "__admin_client"
 # Kafka tells where the log starts with every refusal of the log itself but these.
 _WITHOUT_LOG_START = (
     ErrorCode.CORRUPT_MESSAGE,
@@ -76,7 +79,7 @@ def handle_frame(broker: "Broker", context: RequestContext, exchange: Exchange) 
     if request.transactional_id is None:
         _produce(broker, context, exchange, request, _NOTHING_ADMITTED)
         return
-    batches = _transactional(broker, exchange.frame, context.api_version, request)
+    batches = _transactional(broker, exchange.frame, context, request)
     producers = {batch.producer_id: None for batch in batches.values()}
     if len(producers) > 1:
         _refuse_all(exchange, context, request, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -91,8 +94,14 @@ _NOTHING_ADMITTED = Admitted()
 """Of a request that needs no coordinator."""
 
 
-def _transactional(broker: "Broker", frame: bytes, version: int, request: ProduceRequest) -> dict[Place, ProducerBatch]:
-    """The batches of transactions in a request. What is wrong with others is told when they would be appended."""
+def _transactional(
+    broker: "Broker", frame: bytes, context: RequestContext, request: ProduceRequest
+) -> dict[Place, ProducerBatch]:
+    """The batches of transactions in a request. What is wrong with others is told when they would be appended.
+
+    What may not be written is not added to the transaction either: its marker would be.
+    """
+    version = context.api_version
     found: dict[Place, ProducerBatch] = {}
     for topic in request.topics:
         name = topic.name
@@ -101,6 +110,8 @@ def _transactional(broker: "Broker", frame: bytes, version: int, request: Produc
             if known is None:
                 continue
             name = known.name
+        if version >= _TV2_FROM and not _may_write(context, name):
+            continue
         for wanted in topic.partitions:
             if wanted.records_end - wanted.records_start >= HEADER_BYTES:
                 batch = BatchView(frame, wanted.records_start)
@@ -111,11 +122,14 @@ def _transactional(broker: "Broker", frame: bytes, version: int, request: Produc
     return found
 
 
+def _may_write(context: RequestContext, topic: str) -> bool:
+    return topic not in INTERNAL_TOPICS or context.client_id == _ADMIN_CLIENT
+
+
 def _all_open(broker: "Broker", batches: dict[Place, ProducerBatch]) -> bool:
     """Whether the transaction has begun on every partition that the request writes to."""
     for place, batch in batches.items():
-        states = broker.partitions.find(*place).log.producers.states
-        if not states.has_open_transaction(batch.producer_id, batch.epoch):
+        if not broker.partitions.find(*place).log.has_open_transaction(batch.producer_id, batch.epoch):
             return False
     return True
 
@@ -158,7 +172,6 @@ def _refuse_all(exchange: Exchange, context: RequestContext, request: ProduceReq
 def _produce(
     broker: "Broker", context: RequestContext, exchange: Exchange, request: ProduceRequest, admitted: Admitted
 ) -> None:
-    version = context.api_version
     frame = exchange.frame
     topics: list[ProduceTopicResponse] = []
     appended: list[Partition] = []
@@ -169,7 +182,7 @@ def _produce(
         topics.append(ProduceTopicResponse(topic.name, topic.topic_id, partitions))
         for wanted in topic.partitions:
             partitions.append(
-                _append(broker, frame, version, request, topic, wanted, appended, pending, later, admitted)
+                _append(broker, frame, context, request, topic, wanted, appended, pending, later, admitted)
             )
     if later:
         _append_later(
@@ -193,6 +206,7 @@ def _finish(
     if request.acks == 0:
         _finish_unacknowledged(exchange, topics)
     elif pending:
+        exchange.frame = b""
         _Waiting(exchange, context, topics, pending).wait(broker.loop, request.timeout_ms / 1000)
     else:
         _respond(exchange, context, topics)
@@ -252,7 +266,7 @@ def _append_later(
 def _append(
     broker: "Broker",
     frame: bytes,
-    version: int,
+    context: RequestContext,
     request: ProduceRequest,
     topic: ProduceTopic,
     wanted: ProducePartition,
@@ -261,6 +275,7 @@ def _append(
     later: list[_Later],
     admitted: Admitted,
 ) -> ProducePartitionResponse:
+    version = context.api_version
     guard = NO_GUARD
     try:
         if version >= _TOPIC_IDS_FROM:
@@ -279,6 +294,8 @@ def _append(
             raise RemoteError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks} is none of -1, 0 and 1")
         if batch.is_transactional:
             guard = _guard(partition, request, admitted)
+        if not _may_write(context, partition.topic):
+            raise RemoteError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is written by its coordinator")
     except RemoteError as error:
         return _failed(error, wanted.index)
     answer = ProducePartitionResponse(wanted.index, _NONE, _INVALID_OFFSET)

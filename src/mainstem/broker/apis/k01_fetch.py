@@ -45,6 +45,7 @@ _NO_OFFSET = -1
 
 def handle_frame(broker: "Broker", context: RequestContext, exchange: Exchange) -> None:
     request = read_fetch_request(exchange.frame, context.body_at, context.api_version)
+    exchange.frame = b""
     uses_topic_ids = context.api_version >= _TOPIC_IDS_FROM
     try:
         session = broker.fetch_sessions.enter(request, uses_topic_ids)
@@ -152,18 +153,17 @@ class _Fetch:
             return
         for each in self._wanted:
             each.release()
-        Waiter(
+        waiter = Waiter(
             self._broker.loop,
             request.max_wait_ms / 1000,
             [each.partition.watchers for each in self._wanted if each.partition is not None],
             self._has_enough,
             self._woken,
         )
+        self._exchange.on_lost = waiter.cancel
 
     def _has_enough(self) -> bool:
         """Whether it is worth reading again: an estimate by offsets where one byte is enough, else by reading."""
-        if self._exchange.connection.is_lost:
-            return True
         for each in self._wanted:
             partition = each.partition
             if partition is None or partition.leader is None:
@@ -187,9 +187,6 @@ class _Fetch:
         return urgent or found >= self._request.min_bytes
 
     def _woken(self) -> None:
-        if self._exchange.connection.is_lost:
-            self._exchange.respond([])
-            return
         cold = self._read()
         if cold is not None:
             self._read_cold(cold, may_park=False)

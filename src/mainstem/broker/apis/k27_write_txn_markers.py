@@ -2,6 +2,9 @@
 
 v2 tells the transaction version, whose epochs are checked more strictly (KIP-1228). A coordinator sends it, and so may
 an administrator, to end what hangs (KIP-664). A partition is answered when its marker is committed.
+
+The transaction version FENCE, which only our coordinators send, writes no marker: it keeps the transaction open, and
+lets nothing more of its epoch in, because another client has come back to it (KIP-939).
 """
 
 import asyncio
@@ -10,6 +13,7 @@ from typing import TYPE_CHECKING
 from mainstem.broker.context import RequestContext
 from mainstem.broker.topic_creation import GROUP_OFFSETS
 from mainstem.core.log.producers import Origin
+from mainstem.core.txn.states import FENCE, NO_EPOCH
 from mainstem.protocol.control import EndMarker, build_end_marker
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.messages.k27_write_txn_markers import (
@@ -68,6 +72,13 @@ async def handle(broker: "Broker", context: RequestContext, request: WriteTxnMar
     return WriteTxnMarkersResponse(markers=markers)
 
 
+def _check(marker: WritableTxnMarker) -> None:
+    if marker.producer_id < 0 or marker.producer_epoch == NO_EPOCH:
+        raise RemoteError(ErrorCode.UNKNOWN_SERVER_ERROR, "a marker is of a producer, and has an epoch")  # Kafka's code
+    if marker.producer_epoch < 0:
+        raise RemoteError(ErrorCode.INVALID_PRODUCER_EPOCH, f"there is no epoch {marker.producer_epoch}")
+
+
 def _write(
     broker: "Broker", topic: str, index: int, batch: bytes, marker: WritableTxnMarker
 ) -> "asyncio.Future[ErrorCode]":
@@ -75,6 +86,12 @@ def _write(
     committed: asyncio.Future[ErrorCode] = broker.loop.create_future()
     try:
         partition = broker.partitions.find(topic, index)
+        _check(marker)
+        if marker.transaction_version == FENCE:
+            partition.check_leader()
+            partition.log.fence(marker.producer_id, marker.producer_epoch)
+            committed.set_result(ErrorCode.NONE)
+            return committed
         if topic == GROUP_OFFSETS:
             end = broker.groups.write_marker(index, batch, marker.transaction_version)
         else:

@@ -10,9 +10,11 @@ from mainstem.broker.context import RequestContext
 from mainstem.core.coordinator.effects import TransactionPart
 from mainstem.core.group.offsets import CommitBy, NewOffset
 from mainstem.core.log.verification import NO_GUARD
+from mainstem.core.txn.states import Place
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.messages.k28_txn_offset_commit import (
     TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -46,25 +48,30 @@ async def handle(broker: "Broker", context: RequestContext, request: TxnOffsetCo
                         one.committed_metadata,
                     )
                 )
-    codes = iter(await _commit(broker, context.api_version, request, offsets) if offsets else ())
-    known = {(new.topic, new.partition) for new in offsets}
-    return TxnOffsetCommitResponse(
-        topics=[
-            TxnOffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=[
-                    TxnOffsetCommitResponsePartition(
-                        partition_index=one.partition_index,
-                        error_code=next(codes)
-                        if (topic.name, one.partition_index) in known
-                        else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                    )
-                    for one in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    codes = await _commit(broker, context.api_version, request, offsets) if offsets else []
+    known = {(new.topic, new.partition): code for new, code in zip(offsets, codes, strict=True)}
+    return TxnOffsetCommitResponse(topics=_unknown_first([_answer(topic, known) for topic in request.topics]))
+
+
+def _answer(topic: TxnOffsetCommitRequestTopic, known: dict[Place, ErrorCode]) -> TxnOffsetCommitResponseTopic:
+    partitions = [
+        TxnOffsetCommitResponsePartition(
+            partition_index=one.partition_index,
+            error_code=known.get((topic.name, one.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        )
+        for one in topic.partitions
+    ]
+    partitions.sort(key=_is_known)
+    return TxnOffsetCommitResponseTopic(name=topic.name, partitions=partitions)
+
+
+def _unknown_first(topics: list[TxnOffsetCommitResponseTopic]) -> list[TxnOffsetCommitResponseTopic]:
+    """As Kafka answers: what the coordinator was not asked about comes before what it said."""
+    return sorted(topics, key=lambda topic: all(map(_is_known, topic.partitions)))
+
+
+def _is_known(partition: TxnOffsetCommitResponsePartition) -> bool:
+    return partition.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 async def _commit(

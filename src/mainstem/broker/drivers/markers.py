@@ -7,6 +7,8 @@ tries the others again. A marker that is written twice does no harm.
 - A partition that has seen a later epoch of the producer, which cannot be, is left out and logged: the transaction must
   not wait for it for ever (T12). Kafka gives up on the whole transaction there.
 - A partition that has seen a marker of a later coordinator tells that this one is no longer it: it stops.
+
+In the same way it tells leaders that an open transaction has passed to another client, and is to get nothing more.
 """
 
 import asyncio
@@ -15,7 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from mainstem.core.controller.states import NO_LEADER
-from mainstem.core.txn.states import PREPARE_COMMIT, Place, Transaction
+from mainstem.core.txn.states import FENCE, PREPARE_COMMIT, Place, Transaction
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.messages.k27_write_txn_markers import (
     WritableTxnMarker,
@@ -60,24 +62,33 @@ class MarkerSender:
         for task in list(self._tasks):
             task.cancel()
 
+    async def fence(self, txn: Transaction, coordinator_epoch: int, is_wanted: Callable[[], bool]) -> bool:
+        """Whether every partition of an open transaction knows that nothing more of it may come."""
+        return await self._bring(txn, coordinator_epoch, FENCE, is_wanted)
+
     async def _send(
         self, txn: Transaction, coordinator_epoch: int, is_wanted: Callable[[], bool], done: Callable[[], None]
     ) -> None:
+        if await self._bring(txn, coordinator_epoch, txn.client_version, is_wanted):
+            done()
+
+    async def _bring(
+        self, txn: Transaction, coordinator_epoch: int, version: int, is_wanted: Callable[[], bool]
+    ) -> bool:
         missing = dict.fromkeys(txn.partitions)
         backoff_s = _BACKOFF_S
         while is_wanted():
             try:
                 for node_id, places in self._by_leader(missing).items():
-                    for place in await self._send_to(node_id, places, txn, coordinator_epoch):
+                    for place in await self._send_to(node_id, places, txn, coordinator_epoch, version):
                         missing.pop(place, None)
             except _FencedError:
-                return
+                return False
             if not missing:
-                if is_wanted():
-                    done()
-                return
+                return is_wanted()
             await asyncio.sleep(backoff_s)
             backoff_s = min(backoff_s * 2, _BACKOFF_MAX_S)
+        return False
 
     def _by_leader(self, missing: dict[Place, None]) -> dict[int, list[Place]]:
         """Where the markers go; partitions that are gone are taken out, those without a leader must wait."""
@@ -91,7 +102,7 @@ class MarkerSender:
         return by_leader
 
     async def _send_to(
-        self, node_id: int, places: list[Place], txn: Transaction, coordinator_epoch: int
+        self, node_id: int, places: list[Place], txn: Transaction, coordinator_epoch: int, version: int
     ) -> list[Place]:
         """The partitions that need no marker any more."""
         by_topic: dict[str, list[int]] = {}
@@ -105,7 +116,7 @@ class MarkerSender:
                     transaction_result=txn.state is PREPARE_COMMIT,
                     topics=[WritableTxnMarkerTopic(name=name, partition_indexes=ids) for name, ids in by_topic.items()],
                     coordinator_epoch=coordinator_epoch,
-                    transaction_version=txn.client_version,
+                    transaction_version=version,
                 )
             ]
         )

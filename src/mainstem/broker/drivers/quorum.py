@@ -12,6 +12,7 @@ Rules:
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
@@ -131,6 +132,8 @@ class MetadataQuorum:
         self._fs = fs
         self._clock = clock
         self._on_fatal = on_fatal
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="metadata")
+        """Its own, so that metadata is committed however many threads wait for the disks of data."""
         self._folder: Final = f"{settings.directory}/{FOLDER}"
         self._files = OpenFiles(fs, OPEN_FILES)
         self._quorum: Quorum | None = None
@@ -290,7 +293,9 @@ class MetadataQuorum:
         voters = self.machine.voters
         static = voters.ids if voters.kraft_version == 0 else None
         try:
-            await self._loop.run_in_executor(None, write_quorum_state, self._fs, self._folder, persist.state, static)
+            await self._loop.run_in_executor(
+                self._thread, write_quorum_state, self._fs, self._folder, persist.state, static
+            )
         except OSError as error:
             self._fail(error)
             raise
@@ -353,7 +358,7 @@ class MetadataQuorum:
         try:
             while opened.recovery_point < opened.log_end and self._failure is None:
                 job: FlushJob = opened.begin_flush(self._clock.wall_ms())
-                await self._loop.run_in_executor(None, job.run)
+                await self._loop.run_in_executor(self._thread, job.run)
                 opened.finish_flush(job)
                 self._perform(self.machine.durable(self.settings.node_id, job.offset))
         except StorageError as error:
@@ -448,7 +453,8 @@ class MetadataQuorum:
         if self._snapshots.bytes_since > STOP_SNAPSHOT_BYTES:
             await self.snapshot()
         if self._log is not None:
-            await self._loop.run_in_executor(None, self._log.close, self._clock.wall_ms())
+            await self._loop.run_in_executor(self._thread, self._log.close, self._clock.wall_ms())
+        self._thread.shutdown(wait=False)
 
 
 def _take_voters(batch: BatchView, voters: VoterSet) -> None:

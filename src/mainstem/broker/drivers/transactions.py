@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -59,6 +58,7 @@ class Transactions:
         self._broker = broker
         self.config = txn_config(broker.config)
         self._markers = MarkerSender(broker)
+        self._fence_timeout_s = broker.config.get_int("request.timeout.ms", at_least=1) / 1000
         self._aborting: dict[asyncio.Task[None], None] = {}
         self.runtime: CoordinatorRuntime[TxnMachine] = CoordinatorRuntime(
             broker.loop, broker.clock, TRANSACTION_STATE, self._make_machine, carry_out=self._carry_out
@@ -149,12 +149,27 @@ class Transactions:
 
     async def init_producer_id(self, by: InitBy) -> Producer:
         check_init(by, self.config)
+        shard = self._shard(by.transactional_id)
         answer = await self._ask_with_id(
-            self._shard(by.transactional_id),
+            shard,
             lambda machine, ticket, now_ms, fresh_id: machine.init_producer_id(ticket, by, now_ms, fresh_id),
         )
         assert isinstance(answer, Producer)
+        if answer.ongoing_producer_id != NO_ID:
+            await self._fence(shard, by.transactional_id, answer)
         return answer
+
+    async def _fence(self, shard: Shard[TxnMachine], transactional_id: str, given: Producer) -> None:
+        """Sees to it that whoever had the transaction before adds nothing more to it, before anyone is told that it
+        passed to another client (T4). That it did is written: a leader that loses the fence asks this coordinator."""
+        txn = await self.describe(transactional_id)
+        if (txn.client_id, txn.client_epoch) != (given.producer_id, given.epoch):
+            return  # Yet another client has come, or it has ended: this one will hear that it is fenced itself.
+        until = self._broker.loop.time() + self._fence_timeout_s
+        if not await self._markers.fence(
+            txn, shard.epoch, lambda: shard.is_serving and self._broker.loop.time() < until
+        ):
+            raise RemoteError(ErrorCode.CONCURRENT_TRANSACTIONS, "not every partition could be told: try again")
 
     async def add_partitions(self, client: Client, places: tuple[Place, ...]) -> None:
         await self._ask(
@@ -192,7 +207,7 @@ class Transactions:
         states: Iterable[str],
         producer_ids: Iterable[int],
         duration_ms: int,
-        pattern: re.Pattern[str] | None,
+        is_named: Callable[[str], object] | None,
     ) -> list[Transaction]:
         """The transactions of every shard here; RemoteError while one is loading, whose own would be missing."""
         shards = list(self.runtime.shards.values())
@@ -201,7 +216,7 @@ class Transactions:
         asked = [
             shard.ask(
                 lambda machine, ticket, now_ms: machine.list_transactions(
-                    ticket, states, producer_ids, duration_ms, pattern, now_ms
+                    ticket, states, producer_ids, duration_ms, is_named, now_ms
                 )
             )
             for shard in shards

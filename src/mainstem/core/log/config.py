@@ -320,11 +320,14 @@ class LogConfig:
         return found
 
 
+_FIELDS: Final = tuple(field.name for field in fields(LogConfig))
+
+
 def parse_log_config(settings: Mapping[str, str], defaults: LogConfig | None = None) -> LogConfig:
     """A topic's config from its own settings over the broker's defaults. ValueError for any that is not allowed."""
     values: dict[str, Value] = {}
     if defaults is not None:
-        values = {field.name: getattr(defaults, field.name) for field in fields(LogConfig)}
+        values = {name: getattr(defaults, name) for name in _FIELDS}
     for name, text in settings.items():
         key = TOPIC_CONFIGS.get(name)
         if key is None:

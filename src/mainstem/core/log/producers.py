@@ -248,6 +248,9 @@ class ProducerStates:
         producer = self._producers.get(producer_id)
         return producer is not None and producer.epoch == epoch and producer.txn_first_offset >= 0
 
+    def open_producers(self) -> list[int]:
+        return list(self._open.values())
+
     # -- after the write -----------------------------------------------------------------------------------------
 
     def apply_data(

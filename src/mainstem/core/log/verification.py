@@ -10,10 +10,17 @@ that went away and came back is told from the first).
 - A producer of transaction version 2 begins each transaction at sequence 0, because its epoch is a new one.
 - The marker of version 2's last transaction may come when its client has begun the next: it leaves the entry of the
   epoch it begins (KAFKA-18575).
+
+A client that comes back to its prepared transaction (KIP-939) must not find more in it than it had prepared, though its
+predecessor's epoch is still that of the open transaction (T4). So its coordinator fences the transaction here: nothing
+more of that epoch is taken until its marker comes. A fence is not in the log. A leader that begins a term therefore
+doubts all transactions that it finds open: the next batch of each is verified like a first one, and the coordinator,
+which knows who the client is, says no to the predecessor.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from mainstem.protocol.errors import ErrorCode, RemoteError
@@ -33,11 +40,14 @@ class _Entry:
 
 
 class Verifications:
-    __slots__ = ("_entries", "_last_guard")
+    __slots__ = ("_doubted", "_entries", "_fences", "_last_guard")
 
     def __init__(self) -> None:
         self._entries: dict[int, _Entry] = {}
         self._last_guard = NO_GUARD
+        self._fences: dict[int, int] = {}
+        """By producer id the highest epoch of which nothing is taken."""
+        self._doubted: set[int] = set()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -76,9 +86,31 @@ class Verifications:
 
     def appended(self, producer_id: int, epoch: int, is_marker: bool) -> None:
         """A batch of a transaction is in the log."""
+        self._doubted.discard(producer_id)
+        if is_marker:
+            self._fences.pop(producer_id, None)
         entry = self._entries.get(producer_id)
         if entry is not None and not (is_marker and entry.raises_epoch and entry.epoch == epoch):
             del self._entries[producer_id]
+
+    # Transactions that go on
+
+    def fence(self, producer_id: int, epoch: int) -> None:
+        self._fences[producer_id] = max(epoch, self._fences.get(producer_id, epoch))
+
+    def check_fence(self, producer_id: int, epoch: int) -> None:
+        """Raises RemoteError where another client has taken the transaction over."""
+        if epoch <= self._fences.get(producer_id, -1):
+            raise RemoteError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {producer_id} has epoch {epoch}; another client has taken its transaction over",
+            )
+
+    def doubt(self, producer_ids: Iterable[int]) -> None:
+        self._doubted.update(producer_ids)
+
+    def is_doubted(self, producer_id: int) -> bool:
+        return producer_id in self._doubted
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         for producer_id in [p for p, entry in self._entries.items() if now_ms - entry.since_ms >= expiration_ms]:

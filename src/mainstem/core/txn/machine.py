@@ -16,14 +16,13 @@ again.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from mainstem.core.coordinator.effects import ArmTimer, LogRecord, Outcome, Refuse, Ticket, TimerKey
 from mainstem.core.txn.config import TxnConfig
-from mainstem.core.txn.records import log_record, tombstone
+from mainstem.core.txn.records import FLEXIBLE_SINCE, log_record, tombstone
 from mainstem.core.txn.states import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
@@ -102,12 +101,12 @@ class AbortTimedOut:
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    txn: Transaction
+    transactional_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Completed:
-    txn: Transaction
+    transactional_id: str
 
 
 class TxnMachine:
@@ -116,9 +115,6 @@ class TxnMachine:
         self.server_version = server_version
         """The finalized `transaction.version` of the cluster."""
         self.store = TxnStore()
-        self._last_epochs: dict[str, int] = {}
-        """The epoch that the client of an Empty id named when it was given its own: that InitProducerId may come
-        again. Kafka's record has no place for it, so whoever takes over does not know it, in Kafka too."""
 
     # InitProducerId
 
@@ -163,14 +159,12 @@ class TxnMachine:
         return self._give(ticket, txn, txn.producer_id, epoch + 1, timeout_ms, last_epoch, now_ms)
 
     def _last_epoch(self, txn: Transaction) -> int:
-        return self._last_epochs.get(txn.transactional_id, NO_EPOCH) if txn.state is EMPTY else txn.last_epoch
+        return self.store.last_epoch(txn.transactional_id) if txn.state is EMPTY else txn.last_epoch
 
     def _give(
         self, ticket: Ticket, txn: Transaction, producer_id: int, epoch: int, timeout_ms: int, last: int, now_ms: int
     ) -> Outcome:
-        self._last_epochs.pop(txn.transactional_id, None)
-        if last != NO_EPOCH:
-            self._last_epochs[txn.transactional_id] = last
+        self.store.expect_last_epoch(txn.transactional_id, last)
         given = txn.given(producer_id, epoch, timeout_ms, now_ms)
         out = Outcome()
         out.records.append(self._record(txn, given))
@@ -180,6 +174,8 @@ class TxnMachine:
         """The transaction stays as it is; the client gets an identity that fences whoever had it before."""
         if by.expected is not None and by.expected != (txn.client_id, txn.client_epoch):
             raise _fenced(txn, by.expected[1])
+        if self.server_version < FLEXIBLE_SINCE:
+            raise RemoteError(ErrorCode.UNSUPPORTED_VERSION, "two identities need transaction.version 1 or later")
         producer_id, epoch = txn.client_id, txn.client_epoch + 1
         if is_exhausted(txn.client_epoch):
             producer_id, epoch = _needed(fresh_id), 0
@@ -201,6 +197,7 @@ class TxnMachine:
         out = Outcome()
         held = dict.fromkeys(txn.partitions)
         if txn.state is not ONGOING or any(place not in held for place in places):
+            self._check_level(client)
             out.records.append(self._record(txn, txn.with_partitions(places, client.version, now_ms)))
         return out.reply(ticket, ErrorCode.NONE)
 
@@ -243,6 +240,7 @@ class TxnMachine:
             _check_client(txn, client)
         if txn.state is ONGOING or (not commit and not is_retry):
             # An abort of what was never begun raises the epoch all the same: what the client sent may still come.
+            self._check_level(client)
             fresh_id = _needed(fresh_id) if is_exhausted(txn.client_epoch) else NO_ID
             after = txn.prepared(commit, TV2, fresh_id, now_ms)
             return self._prepare(txn, after).reply(ticket, Producer(*after.identity_after()))
@@ -277,21 +275,23 @@ class TxnMachine:
     def _prepare(self, txn: Transaction, after: Transaction) -> Outcome:
         out = Outcome()
         out.records.append(self._record(txn, after))
-        out.token = _Prepared(after)
+        out.token = _Prepared(after.transactional_id)
         out.patient = True  # markers may leave only when this is committed for certain, and must leave then
         return out
 
     def markers_written(self, txn: Transaction, now_ms: int) -> Outcome:
         """The end of `txn` is in all of its partitions."""
         out = Outcome()
-        if self._is_completing(txn):
+        if self._being_completed(txn.transactional_id) == txn:
             out.records.append(self._record(txn, txn.completed(now_ms)))
-            out.token = _Completed(txn)
+            out.token = _Completed(txn.transactional_id)
             out.patient = True
         return out
 
-    def _is_completing(self, txn: Transaction) -> bool:
-        return self.store.get(txn.transactional_id) == txn
+    def _being_completed(self, transactional_id: str) -> Transaction | None:
+        """The prepared transaction of an id as its record has it, which may know less than whoever wrote it did."""
+        txn = self.store.get(transactional_id)
+        return txn if txn is not None and txn.state in PREPARED else None
 
     # Administration
 
@@ -310,10 +310,11 @@ class TxnMachine:
         states: Iterable[str],
         producer_ids: Iterable[int],
         duration_ms: int,
-        pattern: re.Pattern[str] | None,
+        is_named: Callable[[str], object] | None,
         now_ms: int,
     ) -> Outcome:
-        """Answers with the Transactions in those states and of those producers, of any where none is named."""
+        """Answers with the Transactions in those states and of those producers, of any where none is given, whose
+        transactional id is one that was asked for."""
         wanted_states = [LABELS.get(state) for state in states]
         wanted_ids = list(producer_ids)
         return Outcome().reply(
@@ -324,7 +325,7 @@ class TxnMachine:
                 if (not wanted_states or txn.state in wanted_states)
                 and (not wanted_ids or txn.producer_id in wanted_ids)
                 and (duration_ms < 0 or now_ms - txn.start_ms > duration_ms)
-                and (pattern is None or pattern.fullmatch(txn.transactional_id))
+                and (is_named is None or is_named(txn.transactional_id))
             ],
         )
 
@@ -355,13 +356,14 @@ class TxnMachine:
     def written(self, token: object, error: ErrorCode, now_ms: int) -> Outcome:
         out = Outcome()
         match token:
-            case _Prepared(txn):
-                if error is ErrorCode.NONE and self._is_completing(txn):
+            case _Prepared(transactional_id):
+                txn = self._being_completed(transactional_id)
+                if error is ErrorCode.NONE and txn is not None:
                     out.order(SendMarkers(txn))
-            case _Completed(txn):
-                if error is not ErrorCode.NONE and self._is_completing(txn):
+            case _Completed(transactional_id):
+                if error is not ErrorCode.NONE and self._being_completed(transactional_id) is not None:
                     # All markers are there; only the note of it is missing (KAFKA-9749).
-                    out.effects.append(ArmTimer((COMPLETE, txn.transactional_id), COMPLETE_AGAIN_MS))
+                    out.effects.append(ArmTimer((COMPLETE, transactional_id), COMPLETE_AGAIN_MS))
         return out
 
     def timer_fired(self, key: TimerKey, now_ms: int) -> Outcome:
@@ -371,8 +373,8 @@ class TxnMachine:
             case "expire":
                 return self._expire(now_ms)
             case _:
-                txn = self.store.get(key[1])
-                return Outcome() if txn is None or txn.state not in PREPARED else self.markers_written(txn, now_ms)
+                txn = self._being_completed(key[1])
+                return Outcome() if txn is None else self.markers_written(txn, now_ms)
 
     def _check_timeouts(self, now_ms: int) -> Outcome:
         out = Outcome()
@@ -410,6 +412,11 @@ class TxnMachine:
         if txn is None:
             raise RemoteError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"no transactional id {transactional_id!r}")
         return txn
+
+    def _check_level(self, client: Client) -> None:
+        """Level 0's records have no place for what version 2 must know of a transaction."""
+        if client.version >= TV2 and self.server_version < FLEXIBLE_SINCE:
+            raise RemoteError(ErrorCode.UNSUPPORTED_VERSION, f"transaction.version is {self.server_version}")
 
     def _record(self, before: Transaction, after: Transaction) -> LogRecord:
         assert after.state in TRANSITIONS[before.state], f"{after} cannot follow {before}"

@@ -12,6 +12,7 @@ from mainstem.protocol.messages.txn_records import PartitionsSchema, Transaction
 
 FLEXIBLE_SINCE: Final = 1
 """The transaction version from which values are written with tagged fields."""
+_VALUE_VERSIONS: Final = (0, 1)
 _STATES: Final = {state.value: state for state in TxnState}
 
 
@@ -50,9 +51,14 @@ def record_key(transactional_id: str) -> bytes:
 
 
 def read_record(key: bytes, value: bytes | None) -> tuple[str, Transaction | None]:
-    """A transactional id and what its record says; UnknownRecordError for a type of a later version."""
+    """A transactional id and what its record says.
+
+    UnknownRecordError for a key or a value of a later version, as in Kafka; RemoteError where it cannot be read.
+    """
     if int.from_bytes(key[:2], "big", signed=True) not in TXN_RECORDS.keys:
         raise UnknownRecordError(f"a transaction's record of the type {key[:2].hex()}")
+    if value is not None and len(value) > 1 and int.from_bytes(value[:2], "big", signed=True) not in _VALUE_VERSIONS:
+        raise UnknownRecordError(f"a transaction's record of the version {value[:2].hex()}")
     decoded_key, decoded = TXN_RECORDS.decode(key, value)
     assert isinstance(decoded_key, TransactionLogKey)
     transactional_id = decoded_key.transactional_id

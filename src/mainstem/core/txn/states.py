@@ -32,6 +32,8 @@ NO_TIMEOUT: Final = 0x7FFFFFFF
 TV1: Final = 0
 """What Kafka writes for every client before version 2, on version 1 as on version 0."""
 TV2: Final = 2
+FENCE: Final = -1
+"""In place of a marker's version: no marker, only the word that nothing more of the epoch may come."""
 
 
 class TxnState(IntEnum):

@@ -4,7 +4,10 @@ Each micro-batch is written to a folder of its own under `.staging`, then moved 
 that the query and the batch decide: a batch that is replayed replaces its own files and nothing else. A list of the
 batch's files, written last, is what makes it count; what a batch that died left behind is removed by the next run.
 
-With a schema, values are JSON and become columns; those that do not parse go to `bad/`, with where they came from.
+With a schema, values are JSON and become columns; those that do not parse go to `bad/`, with where they came from, and
+where `bad_topic` names one also to a topic, as they were. That is a write named by the query and the batch, made before
+the list: whichever of the two a run that dies has not done, the replay does.
+
 Small files of a day are merged by `compact`, which replaces them in the same way.
 """
 
@@ -32,6 +35,12 @@ STAGING: Final = ".staging"
 BATCHES: Final = ".batches"
 CHECKPOINT: Final = ".checkpoint"
 META: Final = "_key binary, _topic string, _partition int, _offset bigint, _timestamp timestamp, _corrupt string"
+AS_IT_WAS: Final = "_value binary"
+ORIGIN_HEADERS: Final = {
+    "mainstem.topic": "_topic",
+    "mainstem.partition": "_partition",
+    "mainstem.offset": "_offset",
+}
 COMPACT_BELOW_BYTES: Final = 16 << 20
 
 
@@ -47,14 +56,25 @@ class Lake:
     """The column that says when it happened; the record's own timestamp where none is named."""
     max_offsets_per_trigger: int | None = None
     kafka: tuple[tuple[str, str], ...] = ()
+    bad_topic: str | None = None
+    """Where values that do not parse go as they were, besides the table of them."""
+
+    def __post_init__(self) -> None:
+        # Spark's processes may have been started in another folder.
+        object.__setattr__(self, "path", self.path.absolute())
+        if self.bad_topic is not None and self.schema is None:
+            raise ValueError("bad_topic: needs a schema; without one every value is as good as another")
+        if self.bad_topic == self.topic:
+            raise ValueError(f"bad_topic: {self.topic} is what is read; name another topic")
 
 
 def rows(spark: SparkSession, path: str | Path, which: str = ROWS) -> DataFrame:
     """What is in a lake: the files of batches that count."""
-    files = [str(Path(path) / which / name) for name in listed(Path(path), which)]
+    root = Path(path).absolute()
+    files = [str(root / which / name) for name in listed(root, which)]
     if not files:
         raise ValueError(f"{path}: nothing has landed here yet")
-    return spark.read.option("basePath", str(Path(path) / which)).parquet(*files)
+    return spark.read.option("basePath", str(root / which)).parquet(*files)
 
 
 def listed(path: Path, which: str) -> list[str]:
@@ -83,7 +103,8 @@ def start(spark: SparkSession, lake: Lake, *, continuous: bool) -> StreamingQuer
     if lake.max_offsets_per_trigger is not None:
         reader = reader.option("maxOffsetsPerTrigger", lake.max_offsets_per_trigger)
     if lake.schema is not None:
-        reader = reader.option("valueFormat", "json").schema(f"{lake.schema}, {META}")
+        columns = [lake.schema, META, *([AS_IT_WAS] if lake.bad_topic is not None else [])]
+        reader = reader.option("valueFormat", "json").schema(", ".join(columns))
     writer = (
         reader.load()
         .writeStream.foreachBatch(lander(lake))
@@ -112,6 +133,8 @@ def lander(lake: Lake) -> Callable[[DataFrame, int], None]:
             for which, some in split(kept, lake).items():
                 some.write.partitionBy("date").parquet(str(staging / which))
                 files[which] = _move(staging / which, lake.path / which, f"batch-{batch:012}")
+            if lake.bad_topic is not None and files[BAD]:
+                _send_bad(kept, lake, batch)
         finally:
             kept.unpersist()
         shutil.rmtree(staging, ignore_errors=True)
@@ -132,13 +155,37 @@ def split(frame: DataFrame, lake: Lake) -> dict[str, DataFrame]:
     bad = frame.where("_corrupt is not null").select(
         "_topic", "_partition", "_offset", "_timestamp", "_key", "_corrupt", f.to_date(stamp).alias("date")
     )
-    good = frame.where("_corrupt is null").drop("_corrupt").withColumn("date", f.to_date(when))
+    good = frame.where("_corrupt is null").drop("_corrupt", "_value").withColumn("date", f.to_date(when))
     return {ROWS: good, BAD: bad}
+
+
+def _send_bad(frame: DataFrame, lake: Lake, batch: int) -> None:
+    """Bad values to their topic, with key, value and timestamp as they were, and headers that say where from."""
+    from pyspark.sql import functions as f
+
+    origin = f.array(
+        *(
+            f.struct(f.lit(name).alias("key"), f.col(column).cast("string").cast("binary").alias("value"))
+            for name, column in ORIGIN_HEADERS.items()
+        )
+    )
+    query = json.loads((lake.path / CHECKPOINT / "metadata").read_text())["id"]
+    bad = frame.where("_corrupt is not null")
+    bad.select(
+        f.col("_key").alias("key"),
+        f.col("_value").alias("value"),
+        f.col("_timestamp").alias("timestamp"),
+        origin.alias("headers"),
+    ).write.format("mainstem").mode("append").options(
+        **{"kafka.bootstrap.servers": lake.bootstrap, "topic": lake.bad_topic or "", "useTimestampColumn": "true"},
+        txnAppId=f"lake.{query}",
+        txnVersion=str(batch),
+    ).save()
 
 
 def compact(spark: SparkSession, path: str | Path, below_bytes: int = COMPACT_BELOW_BYTES) -> int:
     """Merges the small files of each day into one; how many there were. Not while the pipeline runs."""
-    root = Path(path)
+    root = Path(path).absolute()
     merged = 0
     for which in (ROWS, BAD):
         by_day: dict[str, list[str]] = {}

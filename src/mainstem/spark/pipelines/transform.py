@@ -42,6 +42,10 @@ class Transform:
     max_offsets_per_trigger: int | None = None
     guarantee: str = "exactly_once"
 
+    def __post_init__(self) -> None:
+        # Spark's processes may have been started in another folder.
+        object.__setattr__(self, "checkpoint", self.checkpoint.absolute())
+
 
 def function_named(name: str) -> Function:
     """`package.module:function`; ValueError where there is none."""

@@ -12,9 +12,13 @@ FENCED = ErrorCode.PRODUCER_FENCED
 INVALID = ErrorCode.INVALID_TXN_STATE
 
 
-def ended(version: int, commit: bool) -> tuple[Harness, Producer]:
+LEVELS = (0, 1, 2)
+"""Of the cluster's `transaction.version`: clients of version 1 work under each."""
+
+
+def ended(version: int, commit: bool, level: int = TV2) -> tuple[Harness, Producer]:
     """A completed transaction, and who its client was."""
-    h = Harness()
+    h = Harness(server_version=level)
     who = h.given()
     h.add(who, A, B, version=version)
     assert isinstance(h.end(who, commit, version=version), Producer)
@@ -22,9 +26,10 @@ def ended(version: int, commit: bool) -> tuple[Harness, Producer]:
     return h, who
 
 
+@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("commit", [True, False])
-def test_version_one_keeps_the_epoch_and_answers_a_repeat(commit: bool) -> None:
-    h, who = ended(TV1, commit)
+def test_version_one_keeps_the_epoch_and_answers_a_repeat(commit: bool, level: int) -> None:
+    h, who = ended(TV1, commit, level)
     assert h.markers == [(who.producer_id, 0, commit, (A, B), TV1)]
     assert h.end(who, commit, version=TV1) == NONE_V1
     assert h.end(who, not commit, version=TV1) is INVALID
@@ -113,7 +118,7 @@ def test_the_last_epoch_ends_into_a_new_producer_id_and_knows_its_repeat(commit:
 
 def test_a_transaction_whose_time_is_up_is_aborted_and_its_client_fenced() -> None:
     """KAFKA-6119: without another epoch the client would go on."""
-    for server_version in (1, 2):
+    for server_version in LEVELS:
         h = Harness(server_version=server_version)
         who = h.given(timeout_ms=5_000)
         h.add(who, version=TV1)
@@ -159,6 +164,22 @@ def test_a_transaction_at_the_highest_epoch_can_still_be_aborted() -> None:
     assert h.given().epoch == 1
 
 
+def test_a_transaction_that_moved_on_is_not_aborted_for_the_one_that_was_late() -> None:
+    """The order to abort may come late: by then its client has ended that one and begun the next."""
+    h = Harness()
+    who = h.given(timeout_ms=1_000)
+    h.add(who)
+    late = h.txn
+    after = h.end(who)
+    assert isinstance(after, Producer)
+    h.now_ms += 20_000
+    h.add(after)
+    assert h.take(h.machine.abort_timed_out(None, late, h.now_ms)) is False
+    assert h.state == "Ongoing"
+    assert h.take(h.machine.abort_timed_out(None, h.txn, h.now_ms)) is True
+    assert h.state == "CompleteAbort"
+
+
 def test_ids_expire_when_nothing_is_under_way() -> None:
     h = Harness(expiration_ms=10_000, expiration_check_ms=1_000)
     who = h.given(tid="t", timeout_ms=900_000)
@@ -185,6 +206,80 @@ def test_whoever_takes_over_goes_on_with_what_was_decided() -> None:
     assert other.markers == [(who.producer_id, 1, True, (A, B), TV2)]
     assert other.state == "CompleteCommit"
     assert other.end(who) == Producer(who.producer_id, 1)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_every_transaction_completes_at_every_level(level: int) -> None:
+    """T12: ended by its client, by the next client, by a time-out, and by a coordinator that takes over."""
+    h = Harness(server_version=level)
+    who = h.given(timeout_ms=5_000)
+    for commit in (True, False):
+        h.add(who, B, A, version=TV1)
+        assert h.end(who, commit, version=TV1) == NONE_V1
+        assert h.state == ("CompleteCommit" if commit else "CompleteAbort")
+    h.add(who, version=TV1)
+    assert h.init(timeout_ms=5_000) is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert h.state == "CompleteAbort"
+    who = h.given(timeout_ms=5_000)
+    h.add(who, version=TV1)
+    h.pass_time(20_000)
+    assert h.state == "CompleteAbort"
+    who = h.given()
+    h.add(who, version=TV1)
+    h.holds_markers = True
+    h.end(who, version=TV1)
+    other = h.taken_over()
+    assert (other.state, len(other.markers)) == ("CompleteCommit", 1)
+    h.fail_with = ErrorCode.NOT_ENOUGH_REPLICAS
+    h.write_markers()
+    h.fail_with = None
+    h.pass_time(1_000)
+    assert h.state == "CompleteCommit"
+
+
+def test_what_was_decided_at_one_level_completes_at_another() -> None:
+    for before, after in ((2, 0), (0, 2), (1, 0)):
+        h = Harness(server_version=before)
+        h.holds_markers = True
+        who = h.given()
+        h.add(who, version=TV1)
+        h.end(who, version=TV1)
+        h.machine.server_version = after
+        h.write_markers()
+        assert h.state == "CompleteCommit"
+
+
+def test_version_two_needs_records_that_have_a_place_for_it() -> None:
+    """At level 0 there is none: whatever would be written is refused, the transaction stays as it is."""
+    h = Harness(server_version=0)
+    who = h.given()
+    assert h.add(who) is h.end(who, False) is ErrorCode.UNSUPPORTED_VERSION
+    assert h.state == "Empty"
+    h.add(who, A, version=TV1)
+    assert h.add(who, A) is ErrorCode.NONE, "it is there already"
+    assert h.add(who, B) is h.end(who) is ErrorCode.UNSUPPORTED_VERSION
+    assert h.end(who, version=TV1) == NONE_V1
+    assert h.state == "CompleteCommit"
+
+
+def test_what_version_two_decided_completes_after_a_downgrade() -> None:
+    h = Harness()
+    h.holds_markers = True
+    who = h.given()
+    h.add(who)
+    after = h.end(who)
+    h.machine.server_version = 0
+    h.write_markers()
+    assert h.state == "CompleteCommit"
+    assert isinstance(after, Producer)
+    assert h.add(after, version=TV1) is ErrorCode.NONE
+    h.holds_markers = False
+    assert h.end(after, version=TV1) == NONE_V1
+    h.machine.server_version = 2
+    h.add(after)
+    h.machine.server_version = 0
+    assert h.end(after, False, version=TV1) == NONE_V1
+    assert h.state == "CompleteAbort"
 
 
 def test_an_end_that_could_not_be_written_down_is_not_an_end() -> None:

@@ -38,6 +38,29 @@ def test_another_client_ends_the_retries_of_the_one_before() -> None:
     assert h.init((first.producer_id + 1, 0)) is FENCED
 
 
+def test_a_take_over_that_could_not_be_written_leaves_the_retries_of_the_client_before() -> None:
+    h = Harness()
+    first = h.given()
+    second = h.given((first.producer_id, 0))
+    h.fail_with = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert h.init() is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    h.fail_with = None
+    assert h.given((first.producer_id, 0)) == second
+    h.given()
+    assert h.init((first.producer_id, 0)) is FENCED
+
+
+def test_nothing_is_remembered_of_an_id_that_expired() -> None:
+    h = Harness(expiration_ms=10_000, expiration_check_ms=1_000)
+    first = h.given()
+    h.given((first.producer_id, 0))
+    assert h.machine.store.last_epoch("t") == 0
+    h.pass_time(20_000)
+    assert not h.machine.store.all
+    assert h.machine.store.last_epoch("t") == -1
+    assert h.given().epoch == 0
+
+
 @pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
 def test_a_timeout_past_the_limit_is_refused(timeout_ms: int) -> None:
     assert Harness().init(timeout_ms=timeout_ms) is ErrorCode.INVALID_TRANSACTION_TIMEOUT

@@ -1,7 +1,7 @@
 """Two-phase commit by the client (KIP-939): a prepared transaction outlives its client and every time-out."""
 
 from mainstem.core.txn.machine import Producer
-from mainstem.core.txn.states import EPOCH_MAX, TV2
+from mainstem.core.txn.states import EPOCH_MAX, TV1, TV2
 from mainstem.protocol.errors import ErrorCode
 from tests.unit.core.txn.harness import A, B, Harness
 
@@ -19,6 +19,14 @@ def test_it_is_refused_where_it_is_not_enabled() -> None:
     h = Harness()
     assert h.init(two_phase=True) is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert h.init(keep=True) is ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_nothing_is_kept_where_records_have_no_place_for_two_identities() -> None:
+    h = Harness(server_version=0, two_phase_commit=True)
+    who = h.given(two_phase=True)
+    h.add(who, version=TV1)
+    assert h.init(two_phase=True, keep=True) is ErrorCode.UNSUPPORTED_VERSION
+    assert h.end(who, version=TV1) == Producer(-1, -1)
 
 
 def test_its_transaction_has_no_time_out() -> None:

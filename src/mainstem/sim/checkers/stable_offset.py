@@ -1,0 +1,60 @@
+"""T6: the last stable offset is the high watermark, or where the first transaction begins that is open or whose marker
+is at or past the high watermark.
+
+Looked at after every step for partitions that have such a transaction, and for the others after every step that wrote
+something of a transaction. Which are open is told by the batches in the files.
+
+A start may find the high watermark before the end of the log. Of transactions that had ended before the start, with a
+marker past the high watermark, the broker knows only those that are not in its snapshot of producers: until the high
+watermark has passed them they may count or not.
+"""
+
+from mainstem.broker.app import Broker
+from mainstem.sim.checkers import Checker
+from mainstem.sim.ledger import Place, Violation
+from mainstem.sim.txn_logs import OnPartition
+
+
+class StableOffset(Checker):
+    def __init__(self, world: object) -> None:
+        super().__init__(world)  # type: ignore[arg-type]
+        self._changes = -1
+        self._unsettled: dict[Place, OnPartition] = {}
+
+    def after_step(self, broker: Broker) -> None:
+        logs = self.world.txn_logs
+        if logs.changes != self._changes:
+            self._changes = logs.changes
+            self._unsettled = dict(logs.partitions)
+        for place, transactions in list(self._unsettled.items()):
+            self._check(broker, place, transactions)
+            if not transactions.open and not transactions.ended and not transactions.ended_before:
+                del self._unsettled[place]
+
+    def _check(self, broker: Broker, place: Place, transactions: OnPartition) -> None:
+        partition = broker.partitions.get(*place)
+        if partition is None or partition.log.failure is not None or place in self.world.ledger.damaged:
+            return
+        log = partition.log
+        high = log.high_watermark
+        ended, ended_before = transactions.ended, transactions.ended_before
+        for each in (ended, ended_before):
+            if each:
+                for first in [first for first, marker in each.items() if marker < high]:
+                    del each[first]
+        unstable = [*transactions.open.values(), *ended]
+        expected = _stable(unstable, log.log_start, high)
+        lowest = expected
+        if ended_before:
+            self.world.count("high watermark before an ended transaction")
+            lowest = _stable([*unstable, *ended_before], log.log_start, high)
+        if not lowest <= log.last_stable_offset <= expected:
+            raise Violation(
+                "T6 the last stable offset is right",
+                f"{partition}: it is {log.last_stable_offset}, not {expected}; the high watermark is {high}, "
+                f"open are {transactions.open}, ended past it {ended}, before the start {ended_before}",
+            )
+
+
+def _stable(unstable: list[int], log_start: int, high: int) -> int:
+    return min(high, max(min(unstable), log_start)) if unstable else high

@@ -1,0 +1,146 @@
+"""Two-phase commit by the client (KIP-939) through a whole node: what was prepared is what is committed."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from mainstem.broker.app import Broker
+from mainstem.protocol.errors import ErrorCode
+from mainstem.protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+from mainstem.protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from mainstem.protocol.messages.k27_write_txn_markers import WriteTxnMarkersRequest
+from tests.support.raw import Peer, connect, failing, run_with_node, start_node
+from tests.support.transactions import TxnClient, committed_offset, find_group, latest, read_committed
+
+
+def test_two_phase_commit_is_offered_where_it_is_enabled(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("t")
+        versions = await peer.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
+        assert next(key.max_version for key in versions.api_keys if key.api_key == 22) == 6
+        client = TxnClient(peer, "id")
+        await client.find()
+        assert (await client.init(enable2_pc=True)).error_code == 0
+        await client.write("t", b"prepared")
+        back = TxnClient(peer, "id")
+        answer = await back.init(enable2_pc=True, keep_prepared_txn=True)
+        assert (answer.ongoing_txn_producer_id, answer.ongoing_txn_producer_epoch) == (client.producer_id, client.epoch)
+        assert (await client.describe()).transaction_timeout_ms == 2**31 - 1
+        assert await client.end() is ErrorCode.PRODUCER_FENCED
+        assert await back.end_and_wait() is ErrorCode.NONE
+        assert await read_committed(peer, "t") == [b"prepared"]
+        await back.write("t", b"next")
+        await back.end_and_wait()
+        assert await read_committed(peer, "t") == [b"prepared", b"next"]
+
+    run_with_node(tmp_path, scenario, transaction_two_phase_commit_enable="true")
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["at once", "after a restart"])
+def test_nothing_is_added_to_a_prepared_transaction_once_another_client_has_come_back_to_it(
+    tmp_path: Path, restarts: bool
+) -> None:
+    """T4: the predecessor still has the epoch of the open transaction, and no leader asked about it any more."""
+
+    async def run() -> None:
+        node = await start_node(tmp_path, transaction_two_phase_commit_enable="true")
+        peer = await connect(node)
+        await peer.ensure_topic("t")
+        await peer.ensure_topic("other")
+        await find_group(peer, "g")
+        old = TxnClient(peer, "id")
+        await old.find()
+        await old.init(enable2_pc=True)
+        await old.write("t", b"prepared")
+        assert await old.commit_offset("g", "t", 5) is ErrorCode.NONE
+        back = TxnClient(peer, "id")
+        answer = await back.init(enable2_pc=True, keep_prepared_txn=True)
+        assert (answer.error_code, answer.producer_epoch) == (0, old.epoch + 1)
+        if restarts:
+            peer.close()
+            await node.stop()
+            node = await start_node(tmp_path, transaction_two_phase_commit_enable="true")
+            old.peer = back.peer = peer = await connect(node)
+            await settled_coordinators(peer, back)
+        assert await old.copy().send("t", b"zombie") is ErrorCode.INVALID_PRODUCER_EPOCH
+        assert await old.send("other", b"zombie") is ErrorCode.INVALID_PRODUCER_EPOCH
+        assert await old.commit_offset("g", "t", 99) is ErrorCode.INVALID_PRODUCER_EPOCH
+        assert await latest(peer, "t", 0) == 1
+        assert await back.end_and_wait() is ErrorCode.NONE
+        assert await read_committed(peer, "t") == [b"prepared"]
+        assert await committed_offset(peer, "g", "t", require_stable=True) == 5
+        await back.write("t", b"next")
+        assert await back.end_and_wait() is ErrorCode.NONE
+        assert await read_committed(peer, "t") == [b"prepared", b"next"]
+        peer.close()
+        await node.stop()
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+async def settled_coordinators(peer: Peer, client: TxnClient) -> None:
+    await client.settled()
+    while await committed_offset(peer, "g", "t") is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        await asyncio.sleep(0)
+
+
+def test_a_client_goes_on_with_its_open_transaction_after_a_restart(tmp_path: Path) -> None:
+    """Where transactions are doubted when a term begins: its own client is known to the coordinator."""
+
+    async def run() -> None:
+        node = await start_node(tmp_path, transaction_two_phase_commit_enable="true")
+        peer = await connect(node)
+        await peer.ensure_topic("t")
+        clients = [TxnClient(peer, "one", tv2=False), TxnClient(peer, "two", tv2=True)]
+        for client in clients:
+            await client.begin()
+            await client.write("t", b"a")
+        peer.close()
+        await node.stop()
+        node = await start_node(tmp_path, transaction_two_phase_commit_enable="true")
+        peer = await connect(node)
+        for client in clients:
+            client.peer = peer
+            await client.settled()
+            assert await client.send("t", b"b") is ErrorCode.NONE
+            assert await client.end_and_wait() is ErrorCode.NONE
+        assert await read_committed(peer, "t") == [b"a", b"a", b"b", b"b"]
+        peer.close()
+        await node.stop()
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+def test_a_client_is_not_told_of_a_transaction_that_its_predecessor_can_still_write_to(tmp_path: Path) -> None:
+    """Where not every partition could be told, it is to try again; the transaction waits."""
+
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("t")
+        old = TxnClient(peer, "id")
+        await old.find()
+        await old.init(enable2_pc=True)
+        await old.write("t", b"prepared")
+        request = InitProducerIdRequest(
+            transactional_id="id", transaction_timeout_ms=60_000, enable2_pc=True, keep_prepared_txn=True
+        )
+        with failing(node, WriteTxnMarkersRequest, ErrorCode.NETWORK_EXCEPTION):
+            answer = await peer.ask(request, 6, InitProducerIdResponse)
+        assert answer.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+        back = TxnClient(peer, "id")
+        assert (await back.init(enable2_pc=True, keep_prepared_txn=True)).ongoing_txn_producer_epoch == old.epoch
+        assert await old.send("t", b"zombie") is ErrorCode.INVALID_PRODUCER_EPOCH
+
+    run_with_node(tmp_path, scenario, transaction_two_phase_commit_enable="true", request_timeout_ms="100")
+
+
+def test_two_phase_commit_is_not_offered_otherwise(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        versions = await peer.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
+        assert next(key.max_version for key in versions.api_keys if key.api_key == 22) == 5
+        features = await peer.ask(
+            ApiVersionsRequest(client_software_name="t", client_software_version="1"), 4, ApiVersionsResponse
+        )
+        assert {f.name: f.max_version_level for f in features.finalized_features}["transaction.version"] == 2
+
+    run_with_node(tmp_path, scenario)

@@ -1,0 +1,146 @@
+"""What the ledgers of the simulator forgive after a power loss: what lay past the cut, and nothing else."""
+
+from collections import Counter
+
+import pytest
+
+from mainstem.core.txn.states import Transaction as State
+from mainstem.core.txn.states import TxnState
+from mainstem.protocol.errors import ErrorCode
+from mainstem.sim.group_ledger import GroupLedger
+from mainstem.sim.ledger import Violation
+from mainstem.sim.txn_ledger import Txn, TxnLedger
+
+PLACE = ("log", 0)
+
+
+class Groups:
+    """A ledger, and a coordinator's log that commits are written to one after the other."""
+
+    def __init__(self, *, loses_nothing: bool) -> None:
+        self.counts: Counter[str] = Counter()
+        self.ledger = GroupLedger(lambda what: self.counts.update([what]))
+        self.ledger.loses_nothing = loses_nothing
+        self.end = 0
+
+    def commit(self, offset: int, *, is_logged: bool = True, code: ErrorCode = ErrorCode.NONE) -> None:
+        commit = self.ledger.committing("group", -1, "", PLACE, offset, 1)
+        if is_logged:
+            self.ledger.log_commit("group", PLACE, commit.tag, offset, 0, 0, self.end)
+            self.end += 1
+        self.ledger.committed(commit, code)
+
+    def last(self) -> int | None:
+        found = self.ledger.last("group", PLACE)
+        return None if found is None else found.offset
+
+
+def test_a_commit_past_the_cut_is_forgiven_and_the_one_before_it_counts_again() -> None:
+    groups = Groups(loses_nothing=False)
+    groups.commit(10)
+    groups.commit(20)
+    groups.ledger.cut(0, 1, 2)
+    assert groups.last() == 10
+    assert groups.counts["commit lost with the power"] == 1
+    groups.ledger.cut(1, 0, 2)
+    assert groups.last() == 10, "that was the log of another coordinator"
+
+
+def test_no_acknowledged_commit_may_be_lost_where_each_is_synced() -> None:
+    groups = Groups(loses_nothing=True)
+    groups.commit(10)
+    with pytest.raises(Violation, match="G4"):
+        groups.ledger.cut(0, 0, 2)
+
+
+def test_a_commit_is_acknowledged_only_when_it_is_logged_and_refused_only_when_it_is_not() -> None:
+    groups = Groups(loses_nothing=True)
+    with pytest.raises(Violation, match="G8"):
+        groups.commit(10, is_logged=False)
+    with pytest.raises(Violation, match="G5"):
+        groups.commit(10, code=ErrorCode.UNKNOWN_MEMBER_ID)
+
+
+def test_a_deleted_group_has_nothing_left() -> None:
+    groups = Groups(loses_nothing=True)
+    groups.commit(10)
+    deletion = groups.ledger.committing("group", -1, "", PLACE, -1, 1)
+    with pytest.raises(Violation, match="G4"):
+        groups.ledger.committed(deletion, ErrorCode.NONE)
+    groups.ledger.log_tombstone("group", PLACE, 0, groups.end, deletion)
+    groups.ledger.committed(deletion, ErrorCode.NONE)
+    assert groups.last() == -1
+
+
+def test_generations_past_the_cut_may_come_again_and_no_others() -> None:
+    ledger = Groups(loses_nothing=False).ledger
+    for generation in (1, 2):
+        ledger.log_generation("group", generation, 0, generation)
+        ledger.assigned("group", generation, "one", [0], 1)
+    ledger.cut(0, 2, 2)
+    ledger.assigned("group", 2, "another", [0], 2)
+    with pytest.raises(Violation, match="G1"):
+        ledger.assigned("group", 1, "another", [0], 2)
+
+
+class Transactions:
+    """A ledger, and the log of the coordinator of one transactional id."""
+
+    def __init__(self, *, loses_nothing: bool = False) -> None:
+        self.ledger = TxnLedger(lambda what: None)
+        self.ledger.loses_nothing = loses_nothing
+        self.end = 0
+
+    def begin(self, pair: tuple[int, int], value: bytes) -> Txn:
+        txn = self.ledger.begin("client", "id", "group", pair)
+        self.ledger.wrote(txn, value, PLACE)
+        self.state(pair, TxnState.ONGOING)
+        return txn
+
+    def abort(self, txn: Txn) -> None:
+        self.ledger.ending(txn)
+        self.state(txn.pair, TxnState.PREPARE_ABORT)
+        self.state(txn.pair, TxnState.COMPLETE_ABORT)
+
+    def state(self, pair: tuple[int, int], state: TxnState) -> None:
+        self.ledger.log_state("id", 0, self.end, State("id", *pair, 1000, state))
+        self.end += 1
+
+
+def test_only_the_transaction_whose_end_was_lost_is_torn() -> None:
+    world = Transactions()
+    over = world.begin((7, 0), b"over")
+    world.abort(over)
+    torn = world.begin((7, 0), b"torn")
+    world.abort(torn)
+    world.ledger.cut_states(0, world.end - 1)
+    assert torn.is_torn
+    world.ledger.seen(PLACE, 1, b"torn")
+    with pytest.raises(Violation, match="G1a"):
+        world.ledger.seen(PLACE, 0, b"over")
+
+
+def test_a_lost_marker_tears_what_it_ended_and_a_kept_one_does_not() -> None:
+    world = Transactions()
+    kept, torn = world.begin((7, 0), b"kept"), world.begin((8, 0), b"torn")
+    world.ledger.cut_records([(7, [kept], False), (8, [torn], False), (7, None, False), (8, None, True)])
+    assert (kept.is_torn, torn.is_torn) == (False, True)
+
+
+def test_nothing_is_torn_where_each_acknowledgement_is_synced() -> None:
+    world = Transactions(loses_nothing=True)
+    txn = world.begin((7, 0), b"value")
+    world.ledger.cut_states(0, 0)
+    world.ledger.cut_records([(7, [txn], True)])
+    assert not txn.is_torn
+
+
+def test_an_epoch_is_given_again_only_where_the_coordinator_lost_it() -> None:
+    world = Transactions()
+    world.state((7, 0), TxnState.EMPTY)
+    world.ledger.given((7, 0), "client", "id")
+    with pytest.raises(Violation, match="T4"):
+        world.ledger.given((7, 0), "client", "id")
+    world.ledger.cut_states(0, 0)
+    world.ledger.given((7, 0), "another", "id")
+    assert world.begin((7, 0), b"value").is_torn, "its batches may be taken for those of the first"

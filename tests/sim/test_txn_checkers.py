@@ -1,0 +1,169 @@
+"""What the simulator's checkers of transactions let pass, and what not, by what logs say batch by batch."""
+
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mainstem.core.txn.records import log_record
+from mainstem.core.txn.states import EPOCH_MAX, TV2, Transaction, TxnState
+from mainstem.protocol.batch import BatchView
+from mainstem.protocol.builder import BatchBuilder
+from mainstem.protocol.control import EndMarker, build_end_marker
+from mainstem.sim.checkers.markers_are_decisions import MarkersAreDecisions
+from mainstem.sim.checkers.markers_outlive import _ends
+from mainstem.sim.checkers.no_hanging_transactions import NoHangingTransactions
+from mainstem.sim.checkers.old_epochs_are_over import OldEpochsAreOver
+from mainstem.sim.checkers.producer_ids_rotate import ProducerIdsRotate
+from mainstem.sim.ledger import Violation
+from mainstem.sim.txn_ledger import TxnLedger
+from mainstem.sim.txn_logs import TxnLogs
+from mainstem.sim.written import STATE_TOPIC
+
+PLACE = ("txn", 0)
+BROKER: Any = None
+
+
+def _world() -> Any:
+    """What checkers ask of a run."""
+    counts: Counter[str] = Counter()
+    return SimpleNamespace(
+        process=SimpleNamespace(is_serving=True),
+        ledger=SimpleNamespace(damaged={}),
+        txns=TxnLedger(lambda what: None),
+        counts=counts,
+        count=lambda what: counts.update([what]),
+        may_be_torn=lambda producer_id: False,
+    )
+
+
+class Logs:
+    """A coordinator's log and a partition's, with every checker that follows them."""
+
+    def __init__(self) -> None:
+        self.world = _world()
+        self.world.txn_logs = TxnLogs(self.world)
+        self._hanging = NoHangingTransactions(self.world)
+        following = (OldEpochsAreOver, MarkersAreDecisions, ProducerIdsRotate)
+        self._following = [*(each(self.world) for each in following), self.world.txn_logs]
+
+    def _append(self, place: tuple[str, int], data: bytes) -> None:
+        batch = BatchView(data, 0)
+        for each in self._following:
+            each.appended(place, batch)
+        self._hanging.after_step(BROKER)
+
+    def note(self, state: TxnState, epoch: int, producer_id: int = 1, **more: int) -> None:
+        places = () if state is TxnState.EMPTY else (PLACE,)
+        txn = Transaction("id", producer_id, epoch, 1000, state, places, client_version=TV2, **more)
+        builder = BatchBuilder()
+        record = log_record(txn, TV2)
+        builder.append(0, record.key, record.value)
+        self._append((STATE_TOPIC, 0), builder.build())
+
+    def data(self, epoch: int) -> None:
+        self._append(PLACE, data(epoch))
+
+    def marker(self, epoch: int, commit: bool) -> None:
+        self._append(PLACE, marker(epoch, commit))
+
+
+def data(epoch: int) -> bytes:
+    builder = BatchBuilder(producer_id=1, producer_epoch=epoch, base_sequence=0, transactional=True)
+    builder.append(0, b"key", b"value")
+    return builder.build()
+
+
+def marker(epoch: int, commit: bool) -> bytes:
+    return build_end_marker(EndMarker(1, epoch, commit, 0))
+
+
+@pytest.fixture
+def logs() -> Logs:
+    return Logs()
+
+
+def test_a_transaction_from_its_begin_to_its_end_is_fine(logs: Logs) -> None:
+    logs.note(TxnState.EMPTY, 0)
+    for epoch in range(3):
+        logs.note(TxnState.ONGOING, epoch)
+        logs.data(epoch)
+        logs.note(TxnState.PREPARE_COMMIT, epoch + 1)
+        logs.data(epoch)  # on its way when the end was asked for
+        logs.marker(epoch + 1, True)
+        logs.note(TxnState.COMPLETE_COMMIT, epoch + 1)
+        logs.marker(epoch + 1, True)  # comes again
+    assert logs.world.counts["marker checked"] == 6
+
+
+def test_a_batch_of_an_epoch_that_is_over_is_noticed(logs: Logs) -> None:
+    logs.note(TxnState.ONGOING, 5)
+    with pytest.raises(Violation, match="T4 an old epoch appends nothing"):
+        logs.data(4)
+
+
+def test_a_batch_after_the_end_of_its_transaction_is_noticed(logs: Logs) -> None:
+    logs.note(TxnState.COMPLETE_ABORT, 5)
+    with pytest.raises(Violation, match="T4 an old epoch appends nothing"):
+        logs.data(4)
+
+
+def test_a_kept_transaction_grows_no_more_once_its_next_client_was_told(logs: Logs) -> None:
+    logs.note(TxnState.ONGOING, 5)
+    logs.note(TxnState.ONGOING, 5, next_producer_id=1, next_producer_epoch=6)
+    logs.data(5)
+    logs.world.txns.given((1, 6), "client", "id")
+    with pytest.raises(Violation, match="T4 an old epoch appends nothing"):
+        logs.data(5)
+
+
+def test_a_completed_transaction_that_is_open_on_a_partition_hangs(logs: Logs) -> None:
+    logs.note(TxnState.ONGOING, 0)
+    logs.data(0)
+    logs.note(TxnState.PREPARE_ABORT, 1)
+    with pytest.raises(Violation, match="T7 no transaction hangs"):
+        logs.note(TxnState.COMPLETE_ABORT, 1)
+
+
+@pytest.mark.parametrize(("epoch", "commit"), [(1, True), (2, False)])
+def test_a_marker_that_nobody_decided_is_noticed(logs: Logs, epoch: int, commit: bool) -> None:
+    logs.note(TxnState.ONGOING, 0)
+    logs.data(0)
+    logs.note(TxnState.PREPARE_ABORT, 1)
+    with pytest.raises(Violation, match="T8 a marker is its coordinator's decision"):
+        logs.marker(epoch, commit)
+
+
+def test_a_marker_of_the_last_transaction_does_not_end_this_one(logs: Logs) -> None:
+    logs.note(TxnState.PREPARE_ABORT, 1)
+    logs.note(TxnState.COMPLETE_ABORT, 1)
+    logs.note(TxnState.ONGOING, 1)
+    logs.data(1)
+    with pytest.raises(Violation, match="T8 a marker is its coordinator's decision"):
+        logs.marker(1, False)
+
+
+def test_an_id_is_another_only_where_its_epochs_are_used_up(logs: Logs) -> None:
+    logs.note(TxnState.ONGOING, EPOCH_MAX - 1)
+    logs.note(TxnState.PREPARE_COMMIT, EPOCH_MAX, next_producer_id=2)
+    logs.note(TxnState.COMPLETE_COMMIT, 0, producer_id=2)
+    assert logs.world.counts["C6 producer id rotated"] == 1
+    with pytest.raises(Violation, match="T11 an id is used up before the next"):
+        logs.note(TxnState.EMPTY, 0, producer_id=3)
+
+
+def test_no_client_has_the_highest_epoch_and_no_epoch_goes_back(logs: Logs) -> None:
+    logs.note(TxnState.EMPTY, 7)
+    with pytest.raises(Violation, match="T11 epochs only rise"):
+        logs.note(TxnState.EMPTY, 6)
+    with pytest.raises(Violation, match="T11 the highest epoch is for markers"):
+        logs.note(TxnState.EMPTY, EPOCH_MAX)
+
+
+def test_each_batch_has_the_marker_of_its_own_transaction() -> None:
+    written = []
+    for offset, batch in enumerate((data(0), marker(1, True), data(1), marker(2, False), data(2))):
+        # The base offset comes first in a batch.
+        written.append(BatchView(offset.to_bytes(8, "big") + batch[8:], 0))
+    assert _ends(written) == {0: (1, True), 2: (3, False)}

@@ -1,0 +1,46 @@
+"""What is missing for Spark is said in one sentence that tells what to install."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from mainstem.cli.main import main
+from mainstem.spark import spark_session
+
+
+@pytest.fixture
+def without_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+
+
+def hide(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == package else find(name))
+
+
+@pytest.mark.usefixtures("without_java")
+def test_missing_java_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with pytest.raises(
+        spark_session.NoSparkError, match="Java is not installed: Spark needs Java 17 or later, as in apt"
+    ):
+        spark_session.session()
+    assert main(["pipeline", "lake", "orders", str(tmp_path)]) == 2
+    assert "Java is not installed: Spark needs Java 17" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("package", ["pyspark", "pyarrow"])
+def test_a_missing_package_is_told(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    hide(monkeypatch, package)
+    with pytest.raises(spark_session.NoSparkError, match=r"is not installed: pip install 'mainstem\[spark\]'"):
+        spark_session.session()
+
+
+def test_a_pyspark_that_is_too_old_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "4.1.4")
+    with pytest.raises(spark_session.NoSparkError, match=r"PySpark 4\.1\.4 is too old, 4\.2 or later is needed: pip"):
+        spark_session.session()
