@@ -163,3 +163,34 @@ def test_a_rotten_batch_costs_its_partition_and_nothing_else() -> None:
     assert fetched("rotten") is ErrorCode.KAFKA_STORAGE_ERROR
     assert fetched("sound") is ErrorCode.NONE
     assert machine.process.is_serving
+
+
+def test_whoever_first_reads_from_a_failed_disk_takes_its_directory_offline_at_once() -> None:
+    """A reader was told, and nobody else, until something was written there."""
+    machine = Machine()
+    filling = machine.loop.create_task(machine.fill("table", 12))
+    assert machine.scheduler.run_until(filling.done, machine.scheduler.now + 60)
+    broker = machine.process.broker
+    assert broker is not None
+    log = broker.partitions.find("table", 0).log
+    machine.disk.faults.append(Fault(Effect.FAIL, "read", log.segments[0].log.path, times=1))
+    fetching = machine.loop.create_task(fetch(machine.client, ("table", 0), 0))
+    machine.scheduler.run_until(fetching.done, machine.scheduler.now + 60)
+    assert broker.partitions.dirs.any_offline
+
+
+def test_a_rotten_index_costs_nothing() -> None:
+    machine = Machine()
+    filling = machine.loop.create_task(machine.fill("rotten", 12))
+    assert machine.scheduler.run_until(filling.done, machine.scheduler.now + 60)
+    broker = machine.process.broker
+    assert broker is not None
+    segment = broker.partitions.find("rotten", 0).log.segments[0]
+    path = segment.offset_index.ref.path
+    segment.offset_index.replaced(1, bytes(7) + b"\x05")  # as if it had an entry, which its file does not have
+    fetching = machine.loop.create_task(fetch(machine.client, ("rotten", 0), 1))
+    assert machine.scheduler.run_until(fetching.done, machine.scheduler.now + 60)
+    assert fetching.result()[0] is ErrorCode.NONE
+    machine.run(1)
+    assert machine.disk.file_size(path) == segment.offset_index.entries * 8, "the index was not built anew"
+    assert broker.partitions.find("rotten", 0).log.damaged_indexes == {}

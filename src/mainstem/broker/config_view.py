@@ -20,7 +20,14 @@ from typing import Final, NamedTuple
 
 from mainstem.broker.settings import SETTINGS
 from mainstem.core.controller.image import BROKER, CLIENT_METRICS, GROUP, TOPIC, ClusterImage
-from mainstem.core.log.config import TOPIC_CONFIGS, ConfigType, LogConfig, is_whole_number, server_defaults
+from mainstem.core.log.config import (
+    TOPIC_CONFIGS,
+    ConfigKey,
+    LogConfig,
+    Value,
+    is_whole_number,
+    server_defaults,
+)
 
 
 class Source(IntEnum):
@@ -176,6 +183,10 @@ def format_double(number: float) -> str:
     return f"{digits}E{int(exponent)}"
 
 
+def _shown(key: ConfigKey, value: Value) -> str | None:
+    return format_double(value) if isinstance(value, float) else key.format(value)
+
+
 class ConfigView:
     """The settings of one broker at one moment; made for a request and thrown away."""
 
@@ -241,11 +252,9 @@ class ConfigView:
                 continue
             kind = key.type.value
             if key.name in own:
-                value: str | None = format_value(kind, own[key.name])
-            elif key.type is ConfigType.DOUBLE:
-                value = format_double(float(self._log_defaults.value(key.name)))  # type: ignore[arg-type]
+                value: str | None = _shown(key, key.parse(own[key.name]))
             else:
-                value = key.format(self._log_defaults.value(key.name))
+                value = _shown(key, self._log_defaults.value(key.name))
             synonyms = self._synonyms(key.synonyms[0].name, False) if key.synonyms else ()
             if key.name in own:
                 synonyms = (Synonym(key.name, value, Source.TOPIC), *synonyms)

@@ -6,11 +6,13 @@
   batches are appended in the order they came.
 - One flush of a log runs at a time, in a thread; what was appended meanwhile is covered by the next. So does one job
   that gives its files other names; whoever renames or closes the folder waits for both (`settle`).
-- A failed write or fsync is reported once, to `on_failure`, which takes the directory offline; after that the
-  partition answers KAFKA_STORAGE_ERROR.
+- A failure of the log is reported at once to `on_failure`, whoever meets it: it takes the partition offline, and where
+  the disk failed its directory. After that the partition answers KAFKA_STORAGE_ERROR.
+- An index that is wrong is no failure: it is built anew in a thread, and meanwhile reads do without it.
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
@@ -26,6 +28,9 @@ from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.storage.errors import StorageError
 from mainstem.storage.flushing import FlushJob
 from mainstem.storage.log import Log
+from mainstem.storage.reindexing import Reindexing
+
+logger = logging.getLogger(__name__)
 
 Committed = Callable[[ErrorCode], None]
 Appended = Callable[[AppendResult | RemoteError], None]
@@ -56,6 +61,7 @@ class Partition:
         "_moved",
         "_on_failure",
         "_order",
+        "_reindexing",
         "_restructuring",
         "index",
         "leader",
@@ -92,6 +98,8 @@ class Partition:
         self._order = 0
         self._flushing: asyncio.Future[None] | None = None
         self._restructuring: asyncio.Future[object] | None = None
+        self._reindexing: asyncio.Future[None] | None = None
+        log.on_damaged_index = self._reindex
         self._is_appending = False
         self._moved = False
 
@@ -291,13 +299,14 @@ class Partition:
         log.doubts_open_transactions = self.log.doubts_open_transactions
         log.verifications = self.log.verifications
         self.log = log
+        log.on_damaged_index = self._reindex
         if self.leader is not None:
             log.assign_epoch(self.leader.epoch)
 
     @property
     def is_busy(self) -> bool:
         """Whether a thread works on the log's files."""
-        return self._flushing is not None or self._restructuring is not None
+        return self._flushing is not None or self._restructuring is not None or self._reindexing is not None
 
     # Making durable
 
@@ -320,7 +329,8 @@ class Partition:
     async def settle(self) -> None:
         """Returns when no thread works on the log any more. After `resign`: nothing new begins then."""
         while self.is_busy:
-            await asyncio.wait([job for job in (self._flushing, self._restructuring) if job is not None])
+            jobs = (self._flushing, self._restructuring, self._reindexing)
+            await asyncio.wait([job for job in jobs if job is not None])
 
     # Which segments there are
 
@@ -348,6 +358,36 @@ class Partition:
         finally:
             self._restructuring = None
 
+    # Indexes that are wrong
+
+    def _reindex(self) -> None:
+        """Has the indexes built anew that a reader found wrong, one after the other, in a thread."""
+        log = self.log
+        if self._reindexing is not None or self.leader is None or log.failure is not None:
+            return
+        try:
+            if log.active_segment in log.damaged_indexes:
+                log.roll(self._clock.wall_ms())
+            job = log.begin_reindexing()
+        except StorageError as error:
+            self._failed(error)
+            return
+        if job is not None:
+            logger.warning(
+                "an index is built anew: %s", log.damaged_indexes[job.segment], extra={"partition": str(self)}
+            )
+            self._reindexing = self._loop.run_in_executor(None, job.run)
+            self._reindexing.add_done_callback(lambda future: self._reindexed(log, job))
+
+    def _reindexed(self, log: Log, job: Reindexing) -> None:
+        self._reindexing = None
+        try:
+            log.finish_reindexing(job)
+        except StorageError as error:
+            self._failed(error)
+        else:
+            self._reindex()
+
     def _flushed(self, job: FlushJob) -> None:
         self._flushing = None
         log = self.log
@@ -369,6 +409,10 @@ class Partition:
         elif leader is not None:
             self._wrote()
         self.notify()
+
+    def read_failed(self, error: StorageError) -> None:
+        """A reader met what takes the log offline, and has noticed first."""
+        self._on_failure(self, error)
 
     def _failed(self, error: StorageError) -> RemoteError:
         self._on_failure(self, error)

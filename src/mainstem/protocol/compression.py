@@ -18,6 +18,7 @@ import zlib
 from typing import Final
 
 import cramjam
+import lz4.block
 from librt.strings import BytesWriter, read_i32_be, read_i32_le, write_i32_be, write_i32_le
 from mypy_extensions import i64
 
@@ -228,9 +229,7 @@ def _compress_lz4(data: bytes, level: int) -> bytes:
         if level == LZ4_DEFAULT_LEVEL:
             packed = bytes(cramjam.lz4.compress_block(block, store_size=False))
         else:
-            packed = bytes(
-                cramjam.lz4.compress_block(block, mode="high_compression", compression=level, store_size=False)
-            )
+            packed = lz4.block.compress(block, mode="high_compression", compression=level, store_size=False)
         writer = BytesWriter()
         if len(packed) < len(block):
             write_i32_le(writer, len(packed))

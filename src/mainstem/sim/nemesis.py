@@ -316,7 +316,7 @@ class Nemesis:
         Now and then the machine's clock is behind when it comes back, so that what was cleaned is too young to be.
         """
         found = self.world.disk.files("cleaner-offset-checkpoint")
-        if found:
+        if found and not self.world.disk.faults:  # nobody removes anything from a disk that fails
             self.world.count("cleaner checkpoint lost")
             self.world.kill()
             if self.rng.random() < 0.5:

@@ -18,7 +18,7 @@ class AbortedJob:
     """Collects what overlaps `[first_offset, upper_offset)`. `generation` is the log's.
 
     Where `end_position` is not negative, the range ends sooner: with the first batch that the offset index of
-    `sliced` has at or after that position.
+    `sliced` has at or after that position, if there is such a batch. To know of more transactions does no harm.
     """
 
     def __init__(
@@ -35,6 +35,7 @@ class AbortedJob:
         self._sliced = sliced
         self._end_position: i64 = end_position
         self._index: File | None = None
+        self._log: File | None = None
         self._transactions: File | None = None
         self._size: i64 = 0
 
@@ -44,9 +45,9 @@ class AbortedJob:
         self._transactions = segment.txn_index.ref.pin()
         self._size = self._transactions.size()
         sliced = self._sliced
-        if sliced is not None:
-            sliced.check_indexes()
+        if sliced is not None and not sliced.index_damage():
             self._index = sliced.offset_index.ref.pin()
+            self._log = sliced.log.pin()
 
     def unpin(self) -> None:
         segment, sliced = self.segment, self._sliced
@@ -55,8 +56,10 @@ class AbortedJob:
             segment.txn_index.ref.unpin()
         if self._index is not None and sliced is not None:
             self._index = None
+            self._log = None
+            sliced.log.unpin()
             sliced.offset_index.ref.unpin()
-            self._sliced = None  # it has said what it knows
+        self._sliced = None  # it has said what it knows
 
     def try_run(self) -> bool:
         """True when done; False when something would have to be read from disk."""
@@ -79,8 +82,9 @@ class AbortedJob:
         segment, transactions = self.segment, self._transactions
         assert segment is not None, "pin first"
         assert transactions is not None, "pin first"
-        if self._index is not None and self._sliced is not None and self._end_position >= 0:
-            end: i64 = self._sliced.offset_index.offset_at_or_after(self._index, self._end_position, cached)
+        index, log, sliced = self._index, self._log, self._sliced
+        if index is not None and log is not None and sliced is not None and self._end_position >= 0:
+            end: i64 = sliced.bound_in(index, log, sliced.size, self._end_position, cached)
             if end >= 0:
                 self.upper_offset = min(self.upper_offset, end)
             self._end_position = -1

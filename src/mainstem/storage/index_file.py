@@ -108,6 +108,12 @@ class IndexFile:
         self.ref.version += 1
         self.create()
 
+    def replaced(self, entries: i64, last: bytes) -> None:
+        """The file was written anew, with so many entries."""
+        self.entries = entries
+        self.loaded = True
+        self.remember_last(last)
+
     def trim(self) -> None:
         """Cuts a tail that is no entry, as Kafka does when a segment is rolled or closed."""
         self.load()

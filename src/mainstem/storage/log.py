@@ -30,7 +30,7 @@ from mainstem.protocol.batch import NO_TIMESTAMP, BatchView
 from mainstem.protocol.control import EndMarker, parse_end_marker
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.storage import names
-from mainstem.storage.duplicates import find_older_batches
+from mainstem.storage.duplicates import OlderSearch, begin_older_search, find_older_batches, may_be_older
 from mainstem.storage.flushing import FlushJob, RemovalJob
 from mainstem.storage.leader_epoch_file import format_leader_epochs, write_leader_epochs
 from mainstem.storage.open_files import OpenFiles
@@ -92,6 +92,7 @@ class Log(ReadableLog):
         self._has_new_names = False
         self._flush: FlushJob | None = None
         self._restructuring: Restructuring | None = None
+        self._older_search: OlderSearch | None = None
         self.producers.states.on_high_watermark(self.high_watermark)
         self._update_first_unstable()
         self._set_config(config)
@@ -167,37 +168,38 @@ class Log(ReadableLog):
         transaction_version: i64 = 0,
         guard: int = NO_GUARD,
     ) -> AppendResult:
-        """Appends the one batch in `buffer[start:end]`; RemoteError where it may not be, with nothing changed."""
+        """Appends the one batch in `buffer[start:end]`; RemoteError where it may not be, with no record changed."""
         self._check_alive()
         valid = validate(buffer, start, end, self._rules, now_ms, origin)
         return self._append_checked(valid, leader_epoch, now_ms, origin, transaction_version, guard)
 
     def takes_long(self, buffer: bytes, start: i64, end: i64) -> bool:
         """Whether a client's batch is better judged in a thread (`prepare`)."""
-        return takes_long(buffer, start, end, self._rules)
+        return takes_long(buffer, start, end, self._rules) or may_be_older(self.producers.states, buffer, start, end)
 
     def prepare(self, buffer: bytes, start: i64, end: i64, now_ms: i64) -> Preparation:
         """A job that judges a client's batch by the rules of now; `append_prepared` follows."""
-        return Preparation(buffer, start, end, self._rules, now_ms)
+        prepared = Preparation(buffer, start, end, self._rules, now_ms)
+        search = begin_older_search(self._fs, self._segments.all(), self.producers.states, buffer, start, end)
+        if search is not None:
+            prepared.beforehand = search.run
+            self._older_search = search
+        return prepared
 
     def append_prepared(
         self, prepared: Preparation, leader_epoch: i64, now_ms: i64, transaction_version: i64 = 0, guard: int = NO_GUARD
     ) -> AppendResult:
         """`append_as_leader` of a batch that was judged."""
         self._check_alive()
+        search, self._older_search = self._older_search, None
+        if search is not None:
+            search.give_to(self.producers.states)
         return self._append_checked(prepared.result(), leader_epoch, now_ms, Origin.CLIENT, transaction_version, guard)
 
     def _append_checked(
         self, valid: ValidBatch, leader_epoch: i64, now_ms: i64, origin: Origin, transaction_version: i64, guard: int
     ) -> AppendResult:
         batch = valid.batch
-        marker: EndMarker | None = None
-        if batch.producer_id >= 0 and origin != Origin.RAFT:
-            if batch.is_control:
-                marker = parse_end_marker(batch)
-            duplicate = self._check_producer(batch, marker, origin, transaction_version, guard)
-            if duplicate is not None:
-                return self._duplicate_result(duplicate, leader_epoch)
         if valid.size > self._roll_bytes:
             raise RemoteError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
@@ -206,7 +208,19 @@ class Log(ReadableLog):
         base_offset: i64 = self.log_end
         last_offset: i64 = base_offset + batch.last_offset_delta
         try:
-            self._append_valid(valid, marker, base_offset, last_offset, leader_epoch, now_ms)
+            # Before the producer is looked at, as in Kafka: the files are the same though the batch is refused.
+            self._roll_if_needed(valid.size, valid.max_timestamp, last_offset, now_ms)
+        except OSError as error:
+            raise self.fail(error) from error
+        marker: EndMarker | None = None
+        if batch.producer_id >= 0 and origin != Origin.RAFT:
+            if batch.is_control:
+                marker = parse_end_marker(batch)
+            duplicate = self._check_producer(batch, marker, origin, transaction_version, guard)
+            if duplicate is not None:
+                return self._duplicate_result(duplicate, leader_epoch)
+        try:
+            self._append_valid(valid, marker, base_offset, last_offset, leader_epoch)
         except OSError as error:
             raise self.fail(error) from error
         return AppendResult(
@@ -226,11 +240,9 @@ class Log(ReadableLog):
         base_offset: i64,
         last_offset: i64,
         leader_epoch: i64,
-        now_ms: i64,
     ) -> None:
         if leader_epoch > self.epochs.latest:
             self.epochs.assign(leader_epoch, base_offset)
-        self._roll_if_needed(valid.size, valid.max_timestamp, last_offset, now_ms)
         segment = self._active
         position: i64 = segment.write(valid.buffers(base_offset, leader_epoch), valid.size)
         self._segments.grew(valid.size)

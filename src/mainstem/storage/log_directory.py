@@ -58,6 +58,9 @@ class LogDirectory:
         self.previous_stop = take_marker(self._fs, self.path)
         for name, file in self._files.items():
             self.checkpoints[name] = file.read()
+        if not self._fs.exists(self._files[CLEANER_OFFSETS].path):
+            # Empty until something is compacted, but there from the first start on, as Kafka's is.
+            self._fs.open(self._files[CLEANER_OFFSETS].path, create=True).close()
         for name in self._fs.list_directory(self.path):
             folder = parse_folder_name(name)
             if folder is not None:

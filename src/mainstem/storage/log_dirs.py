@@ -170,6 +170,7 @@ class LogDirs(Generic[LogT]):
         self._loaded = False
         self.logs: dict[TopicPartition, LogT] = {}
         self.failed_logs: dict[TopicPartition, str] = {}
+        self._failed_points: dict[TopicPartition, int] = {}
         """Partitions that could not be opened or failed since, with the reason; their directory is online."""
         self.moves: dict[TopicPartition, Move[LogT]] = {}
         self.interrupted_moves: dict[TopicPartition, LogDirectory] = {}
@@ -397,6 +398,7 @@ class LogDirs(Generic[LogT]):
             if log is not None:
                 log.abandon()
             self.failed_logs.pop(key, None)
+            self._failed_points.pop(key, None)
             folder = directory.partitions.pop(key)
             del self._homes[key]
             aside = f"{directory.path}/{deleted_folder_name(*key, self._rng)}"
@@ -430,6 +432,7 @@ class LogDirs(Generic[LogT]):
         if log is not None:
             log.abandon()
         self.failed_logs.pop(key, None)
+        self._failed_points.pop(key, None)
         try:
             self._fs.rename(directory.partitions[key], folder)
             self._fs.sync_directory(directory.path)
@@ -545,6 +548,7 @@ class LogDirs(Generic[LogT]):
         for key in gone:
             log = self.logs.pop(key, None)
             self.failed_logs.pop(key, None)
+            self._failed_points.pop(key, None)
             if log is not None:
                 log.abandon()
         self._on_offline(directory, gone)
@@ -553,6 +557,7 @@ class LogDirs(Generic[LogT]):
         """One log is not what was written; its directory goes on."""
         log = self.logs.pop((topic, partition))
         self.failed_logs[topic, partition] = reason
+        self._failed_points[topic, partition] = log.recovery_point
         log.abandon()
 
     # Checkpoints
@@ -573,6 +578,9 @@ class LogDirs(Generic[LogT]):
                 # Not loaded, or failed: what the last run knew about it must not be forgotten.
                 if key in known:
                     offsets[key] = known[key]
+                if name == RECOVERY_POINTS and key in self._failed_points:
+                    # Damage below it is no reason for the next recovery to cut what follows (D4).
+                    offsets[key] = self._failed_points[key]
             elif name == RECOVERY_POINTS:
                 offsets[key] = log.recovery_point
             elif name == HIGH_WATERMARKS:

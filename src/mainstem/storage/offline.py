@@ -5,25 +5,26 @@ done here as far as reading needs it: the last segment ends where its bytes stop
 or preallocated, and transactions that are open at the end are found from the newest snapshot on.
 """
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Final
 
 from librt.strings import read_i32_be
 
 from mainstem.protocol.batch import HEADER_BYTES, BatchView
+from mainstem.storage.checkpoint import read_file
 from mainstem.storage.errors import StorageError
 from mainstem.storage.names import LOG, OFFSET_INDEX, SNAPSHOT, TXN_INDEX, parse_offset_name
 from mainstem.storage.partition_folder import FolderKind, parse_folder_name
+from mainstem.storage.posix import PosixFileSystem
 from mainstem.storage.snapshot import decode_snapshot
 from mainstem.storage.txn_index import ENTRY_BYTES as TXN_ENTRY_BYTES
 from mainstem.storage.txn_index import AbortedTransaction
 
 _INDEX_ENTRY_BYTES: Final = 8
 CHUNK_BYTES: Final = 4 << 20
+_FILES: Final = PosixFileSystem(read_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,30 +50,32 @@ class SegmentPart:
 
 def find_folders(path: str) -> list[Folder]:
     """The partitions in a log directory, or the one whose folder `path` is; none of those that wait for removal."""
-    root = Path(path)
-    if not root.is_dir():
+    if not _FILES.is_directory(path):
         raise StorageError(path, "is no directory")
-    own = _folder(root)
-    candidates = [own] if own is not None else [_folder(each) for each in sorted(root.iterdir()) if each.is_dir()]
+    own = _folder(path)
+    candidates = [own]
+    if own is None:
+        inside = [f"{path.rstrip('/')}/{name}" for name in _FILES.list_directory(path)]
+        candidates = [_folder(each) for each in inside if _FILES.is_directory(each)]
     return [found for found in candidates if found is not None]
 
 
-def _folder(path: Path) -> Folder | None:
-    found = parse_folder_name(path.name)
+def _folder(path: str) -> Folder | None:
+    found = parse_folder_name(path.rstrip("/").rpartition("/")[2])
     if found is None or found.kind is not FolderKind.PARTITION:
         return None
-    if not any(name.suffix == LOG for name in path.iterdir()):
+    if not any(name.endswith(LOG) for name in _FILES.list_directory(path)):
         return None
-    return Folder(found.topic, found.partition, str(path))
+    return Folder(found.topic, found.partition, path)
 
 
 def segments(folder: str) -> list[SegmentPart]:
     """Its segments, oldest first, each whole."""
-    bases = sorted(offset for offset, extension in map(_named, os.listdir(folder)) if extension == LOG)
+    bases = [offset for offset, extension in map(_named, _FILES.list_directory(folder)) if extension == LOG]
     found = []
     for base in bases:
-        path = os.path.join(folder, f"{base:020}{LOG}")
-        found.append(SegmentPart(path, base, 0, os.path.getsize(path), base == bases[-1]))
+        path = f"{folder}/{base:020}{LOG}"
+        found.append(SegmentPart(path, base, 0, _FILES.file_size(path), base == bases[-1]))
     return found
 
 
@@ -93,7 +96,7 @@ def cut(part: SegmentPart, part_bytes: int) -> list[SegmentPart]:
 
 def _indexed_positions(part: SegmentPart) -> Iterator[int]:
     try:
-        data = Path(part.path.removesuffix(LOG) + OFFSET_INDEX).read_bytes()
+        data = read_file(_FILES, part.path.removesuffix(LOG) + OFFSET_INDEX)
     except FileNotFoundError:
         return
     last = 0
@@ -107,12 +110,12 @@ def _indexed_positions(part: SegmentPart) -> Iterator[int]:
 
 def read_batches(part: SegmentPart, chunk_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
     """Its bytes in chunks of whole batches. StorageError where bytes in the middle of the log are no batch."""
-    descriptor = os.open(part.path, os.O_RDONLY)
+    file = _FILES.open(part.path)
     try:
         at = part.start
         wanted = chunk_bytes
         while at < part.end:
-            chunk = os.pread(descriptor, min(wanted, part.end - at), at)
+            chunk = file.read_at(at, min(wanted, part.end - at))
             whole, needed = _whole_bytes(chunk)
             if whole:
                 yield chunk if whole == len(chunk) else chunk[:whole]
@@ -126,7 +129,7 @@ def read_batches(part: SegmentPart, chunk_bytes: int = CHUNK_BYTES) -> Iterator[
                 return
             raise StorageError(part.path, "no batch here", at)
     finally:
-        os.close(descriptor)
+        file.close()
 
 
 def _whole_bytes(chunk: bytes) -> tuple[int, int]:
@@ -146,10 +149,10 @@ def _whole_bytes(chunk: bytes) -> tuple[int, int]:
 def aborted_transactions(folder: str) -> list[AbortedTransaction]:
     """All that the transaction indexes name, oldest first."""
     found: list[AbortedTransaction] = []
-    for name in sorted(os.listdir(folder)):
+    for name in _FILES.list_directory(folder):
         if _named(name)[1] != TXN_INDEX:
             continue
-        data = Path(folder, name).read_bytes()
+        data = read_file(_FILES, f"{folder}/{name}")
         for at in range(0, len(data) - TXN_ENTRY_BYTES + 1, TXN_ENTRY_BYTES):
             fields = [
                 int.from_bytes(data[at + start : at + start + 8], "big", signed=True) for start in (2, 10, 18, 26)
@@ -181,10 +184,10 @@ def first_open_transaction(folder: str) -> int | None:
 
 def _newest_snapshot(folder: str) -> tuple[int, dict[int, int]]:
     """The offset of the newest snapshot that can be read, and the transactions that were open then, by producer."""
-    offsets = sorted(offset for offset, extension in map(_named, os.listdir(folder)) if extension == SNAPSHOT)
+    offsets = [offset for offset, extension in map(_named, _FILES.list_directory(folder)) if extension == SNAPSHOT]
     for offset in reversed(offsets):
         try:
-            producers = decode_snapshot(Path(folder, f"{offset:020}{SNAPSHOT}").read_bytes())
+            producers = decode_snapshot(read_file(_FILES, f"{folder}/{offset:020}{SNAPSHOT}"))
         except ValueError:
             continue
         return offset, {

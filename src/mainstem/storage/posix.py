@@ -104,8 +104,13 @@ def _identity(found: os.stat_result) -> tuple[int, int]:
 
 
 class PosixFileSystem(FileSystem):
+    """With `read_only`, files are opened for reading only: those of others, who may not let us write."""
+
+    def __init__(self, read_only: bool = False) -> None:
+        self._flags: i64 = os.O_CLOEXEC | (os.O_RDONLY if read_only else os.O_RDWR)
+
     def open(self, path: str, create: bool = False) -> File:
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        flags: i64 = self._flags | (os.O_CREAT if create else 0)
         return PosixFile(path, os.open(path, flags, 0o644))
 
     def list_directory(self, path: str) -> list[str]:

@@ -6,6 +6,8 @@ Reading moves no bytes and changes nothing but which files are open. Whatever co
 `log_start <= last stable offset <= high watermark <= log_end` (D2); `Log` is what moves them.
 """
 
+from collections.abc import Callable
+
 from mypy_extensions import i64
 
 from mainstem.core.log.epochs import EpochEnd, LeaderEpochs
@@ -14,10 +16,15 @@ from mainstem.storage.aborted import AbortedJob
 from mainstem.storage.errors import StorageError
 from mainstem.storage.producer_store import ProducerStore
 from mainstem.storage.reading import ReadJob, Slice, empty_slice
+from mainstem.storage.reindexing import Reindexing
 from mainstem.storage.segment import Segment
 from mainstem.storage.segments import Segments
 from mainstem.storage.timestamps import TimestampedOffset, TimestampJob
 from mainstem.storage.txn_index import AbortedTransaction
+
+
+def _nobody_asks() -> None:
+    pass
 
 
 class ReadableLog:
@@ -44,6 +51,9 @@ class ReadableLog:
         self._first_unstable: i64 = -1
         # Counts what may make a position that was found before wrong: truncations, deletions, compaction.
         self._generation: i64 = 0
+        self.damaged_indexes: dict[Segment, str] = {}
+        """The segments whose indexes must be built anew (`begin_reindexing`), with what is wrong with them."""
+        self.on_damaged_index: Callable[[], None] = _nobody_asks
 
     @property
     def size(self) -> i64:
@@ -92,6 +102,41 @@ class ReadableLog:
                 self.failure = StorageError(str(path), str(error), cause=cause)
         return self.failure
 
+    def _check_came_back(self, error: Exception | None) -> None:
+        """Raises where a job has failed, or the log has while it ran."""
+        if error is not None:
+            raise self.fail(error) from error
+        if self.failure is not None:
+            raise self.failure
+
+    # -- indexes -------------------------------------------------------------------------------------------------
+
+    def _index_damaged(self, segment: Segment, why: str) -> None:
+        if segment not in self.damaged_indexes:
+            self.damaged_indexes[segment] = why
+            self.on_damaged_index()
+
+    def begin_reindexing(self) -> Reindexing | None:
+        """A job that builds the indexes of a damaged segment anew; None where there is none but the active one."""
+        for segment in list(self.damaged_indexes):
+            if self._segments.at(max(self._segments.floor(segment.base_offset), 0)) is not segment:
+                del self.damaged_indexes[segment]  # it was taken out of the log
+            elif segment is not self._segments.active:
+                try:
+                    return Reindexing(segment, self._generation)
+                except OSError as error:
+                    raise self.fail(error) from error
+        return None
+
+    def finish_reindexing(self, job: Reindexing) -> None:
+        """Takes back a job that has run; raises StorageError where the batches are damaged too."""
+        self.damaged_indexes.pop(job.segment, None)
+        if job.error is None and job.generation == self._generation:
+            job.finish()
+        else:
+            job.unpin()
+        self._check_came_back(job.error)
+
     # -- reading -------------------------------------------------------------------------------------------------
 
     def begin_read(self, offset: i64, max_bytes: i64, upper_bound: i64, min_one: bool = True) -> ReadJob | Slice:
@@ -129,8 +174,9 @@ class ReadableLog:
     def finish_read(self, job: ReadJob) -> ReadJob | Slice:
         """Takes back a job that has run: the slice, or the next job where the segment ended before the offset."""
         job.unpin()
-        if job.error is not None:
-            raise self.fail(job.error) from job.error
+        self._check_came_back(job.error)
+        if job.index_damage and job.reindexed == job.segment.reindexed:
+            self._index_damaged(job.segment, job.index_damage)
         if job.generation != self._generation:
             return self.begin_read(job.offset, job.max_bytes, job.upper_bound, job.min_one)
         found = job.slice()
@@ -169,7 +215,7 @@ class ReadableLog:
                 if segment.txn_index.exists:
                     try:
                         job.pin(segment)
-                    except OSError as error:
+                    except (OSError, StorageError) as error:
                         raise self.fail(error) from error
                     return job
                 at += 1
@@ -179,8 +225,7 @@ class ReadableLog:
     def finish_aborted(self, job: AbortedJob) -> AbortedJob | list[AbortedTransaction]:
         """Takes back a job that has run: what it found, or the job again where another segment must be asked."""
         job.unpin()
-        if job.error is not None:
-            raise self.fail(job.error) from job.error
+        self._check_came_back(job.error)
         if job.generation != self._generation:
             # Positions mean nothing any more. To know of more transactions than are in the slice does no harm.
             again = AbortedJob(job.first_offset, job.upper_offset, None, -1, self._generation)
@@ -237,7 +282,7 @@ class ReadableLog:
                     best = segment
                     largest = segment.max_timestamp
             return None if best is None else TimestampJob(best, largest, 0, self.log_end, self._generation)
-        except OSError as error:
+        except (OSError, StorageError) as error:
             raise self.fail(error) from error
 
     def _find_from(self, at: i64, timestamp: i64, upper_bound: i64) -> TimestampJob | None:
@@ -247,15 +292,16 @@ class ReadableLog:
                 if segment.size > 0 and segment.max_timestamp >= timestamp:
                     return TimestampJob(segment, timestamp, self.log_start, upper_bound, self._generation)
                 at += 1
-        except OSError as error:
+        except (OSError, StorageError) as error:
             raise self.fail(error) from error
         return None
 
     def finish_find(self, job: TimestampJob) -> TimestampJob | TimestampedOffset | None:
         """Takes back a job that has run: what it found, or the next job where its segment had nothing."""
         job.unpin()
-        if job.error is not None:
-            raise self.fail(job.error) from job.error
+        self._check_came_back(job.error)
+        if job.index_damage and job.reindexed == job.segment.reindexed:
+            self._index_damaged(job.segment, job.index_damage)
         if job.generation != self._generation:
             return self.begin_find(job.timestamp, job.upper_bound)
         found = job.found

@@ -5,13 +5,15 @@ not; `run` does it in any case and may block, so the event loop hands it to a th
 happens on files that were pinned for it; pins are taken and given back on the loop, where `Log.finish_read` also
 checks that the log was not cut meanwhile.
 
+An index that is missing or wrong costs time and nothing else: the job reads without it, in a thread, and says so.
+
 A slice begins with the whole batch that holds the offset, even if that is larger than was asked for (`min_one`), and
 may end inside a batch, which clients leave out. It keeps its file open until `release`.
 """
 
 from mypy_extensions import i64
 
-from mainstem.storage.errors import StorageError, WouldBlock
+from mainstem.storage.errors import WOULD_BLOCK, StorageError, WouldBlock
 from mainstem.storage.fs import File
 from mainstem.storage.open_files import FileRef
 from mainstem.storage.segment import Found, Segment
@@ -93,6 +95,9 @@ class ReadJob:
         self.generation: i64 = generation
         self.found: Found | None = None
         self.error: Exception | None = None
+        self.reindexed: i64 = segment.reindexed
+        self.index_damage = ""
+        """What is wrong with the segment's index, where something is."""
         self.end: i64 = segment.size
         self._end_known = upper_known
         self._pinned = False
@@ -112,18 +117,20 @@ class ReadJob:
     def pin(self) -> None:
         """On the loop, before `try_run` and `run`."""
         if not self._pinned:
-            self.segment.check_indexes()
-            self._index = self.segment.offset_index.ref.pin()
+            self.index_damage = self.segment.index_damage()
+            if not self.index_damage:
+                self._index = self.segment.offset_index.ref.pin()
             self._log = self.segment.log.pin()
             self._pinned = True
 
     def unpin(self) -> None:
         if self._pinned:
             self._pinned = False
-            self._index = None
             self._log = None
-            self.segment.offset_index.ref.unpin()
             self.segment.log.unpin()
+            if self._index is not None:
+                self._index = None
+                self.segment.offset_index.ref.unpin()
 
     def try_run(self) -> bool:
         """True when done; False when something would have to be read from disk."""
@@ -143,17 +150,27 @@ class ReadJob:
             self.error = error
 
     def _run(self, cached: bool) -> None:
-        index, log = self._index, self._log
-        assert index is not None, "pin first"
-        assert log is not None, "pin first"
-        size: i64 = self.segment.size
         if self.found is None:
-            self.found = self.segment.locate_in(index, log, size, self.offset, cached)
+            self.found = self._locate(self.offset, cached)
         if not self._end_known:
-            bound = self.segment.locate_in(index, log, size, self.upper_bound, cached)
+            bound = self._locate(self.upper_bound, cached)
             if bound is not None:
                 self.end = bound.position
             self._end_known = True
+
+    def _locate(self, offset: i64, cached: bool) -> Found | None:
+        segment, index, log = self.segment, self._index, self._log
+        assert log is not None, "pin first"
+        size: i64 = segment.size
+        if index is not None and not self.index_damage:
+            try:
+                return segment.locate_in(index, log, size, offset, cached)
+            except StorageError as error:
+                if not cached:
+                    self.index_damage = str(error)
+        if cached:
+            raise WOULD_BLOCK  # without the index it may take long
+        return segment.locate_without_index(log, size, offset)
 
     def slice(self) -> Slice | None:
         """The result, with its own pin; None where this segment has nothing at or past the offset."""

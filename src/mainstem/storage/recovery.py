@@ -1,11 +1,13 @@
 """Opening a log: what a clean stop left is taken as it is, what a crash left is recovered.
 
-After a clean stop no batch is read but those after the active segment's last index entry, to learn the log end. After
-any other, every segment from the recovery point on is read whole:
+After a clean stop no batch is read but those after the active segment's last index entry, to learn the log end. They
+must reach to the end of the file, and the log to the recovery point: a log that was cut short since it was closed is a
+`StorageError`, and never written on. After any other stop every segment from the recovery point on is read whole:
 
 - At or past the recovery point the log is cut at the first batch that is not whole, sound and next, whatever follows:
   unsynced writes reach a disk in any order (D4). Below it nothing is ever cut: that is a `StorageError`.
-- Indexes, transaction index, leader epochs and producer state are written anew from the batches (D6).
+- Indexes, transaction index, leader epochs and producer state are written anew from the batches (D6). So are leader
+  epochs whose file makes no sense, whatever the stop was.
 - Doing it again changes nothing, and being interrupted loses nothing: only what is not durable is ever removed (D3).
 
 Leftovers are finished or undone as Kafka does it: `.deleted` goes; `.cleaned` goes, with every `.swap` at or past it
@@ -19,14 +21,14 @@ from mainstem.core.log.config import LogConfig
 from mainstem.core.log.epochs import LeaderEpochs
 from mainstem.protocol.errors import RemoteError
 from mainstem.storage import names
-from mainstem.storage.checkpoint import TEMPORARY_SUFFIX
+from mainstem.storage.checkpoint import TEMPORARY_SUFFIX, MalformedFileError
 from mainstem.storage.errors import StorageError
 from mainstem.storage.leader_epoch_file import read_leader_epochs
 from mainstem.storage.log import DEFAULT_PRODUCER_EXPIRATION_MS, Jitter, Log, no_jitter
 from mainstem.storage.open_files import OpenFiles
 from mainstem.storage.producer_store import ProducerStore
 from mainstem.storage.replay import apply_batch, replay_producers
-from mainstem.storage.scan import BatchScan
+from mainstem.storage.scan import BatchScan, HeaderScan
 from mainstem.storage.segment import Segment
 from mainstem.storage.txn_index import AbortedTransaction
 
@@ -90,8 +92,7 @@ class _Loader:
         if self._finish_leftovers(listing):
             listing = self._fs.list_directory(self.directory)
         self._find_segments(listing)
-        self.epochs = read_leader_epochs(self._fs, f"{self.directory}/{names.LEADER_EPOCHS}")
-        self.epochs.version = 0
+        self._read_epochs(clean)
         self.producers.find_snapshots(listing)
         if self.segments:
             self.log_start = max(self.log_start, self.segments[0].base_offset)
@@ -103,7 +104,7 @@ class _Loader:
             self._drop_everything_below_log_start()
         if not self.segments:
             self._begin()
-        if not clean and self.log_end < self.recovery_point:
+        if self.log_end < self.recovery_point:
             raise StorageError(
                 self.segments[-1].log.path,
                 f"the log ends at offset {self.log_end}, but up to {self.recovery_point} it was durable",
@@ -129,6 +130,26 @@ class _Loader:
             self.now_ms,
             self._jitter,
         )
+
+    def _read_epochs(self, clean: bool) -> None:
+        try:
+            self.epochs = read_leader_epochs(self._fs, f"{self.directory}/{names.LEADER_EPOCHS}")
+            self.epochs.version = 0
+        except MalformedFileError:
+            # Every batch has its epoch. What is recovered below is read there.
+            intact = self.segments if clean else self.segments[: max(self._first_to_recover(), 0)]
+            for segment in intact:
+                self._find_epochs(segment)
+
+    def _find_epochs(self, segment: Segment) -> None:
+        log = segment.log.pin()
+        try:
+            scan = HeaderScan(log, 0, segment.size, False)
+            while scan.advance():
+                if scan.header.leader_epoch > self.epochs.latest:
+                    self.epochs.assign(scan.header.leader_epoch, scan.header.base_offset)
+        finally:
+            segment.log.unpin()
 
     def close(self) -> None:
         for segment in self.segments:
@@ -240,11 +261,15 @@ class _Loader:
             segment.remove_files()
         self.segments = self.segments[count:]
 
-    def _recover(self) -> None:
-        self._kafka_left = self._is_preallocated(self.segments[-1])
+    def _first_to_recover(self) -> i64:
         first: i64 = len(self.segments) - 1
         while first > 0 and self.segments[first].base_offset > self.recovery_point:
             first -= 1
+        return first
+
+    def _recover(self) -> None:
+        self._kafka_left = self._is_preallocated(self.segments[-1])
+        first: i64 = self._first_to_recover()
         start: i64 = self.segments[first].base_offset
         self.producers.reload(self.segments[0].base_offset, start, self.now_ms)
         replay_producers(self.segments[:first], self.producers, start, True)

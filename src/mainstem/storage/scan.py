@@ -20,7 +20,8 @@ CHUNK_BYTES: Final = 1 << 20
 class HeaderScan:
     """`advance` moves to the next batch and says whether there is one; `header` and `position` are then that batch's.
 
-    Bytes that cannot be a batch raise StorageError: what is scanned was checked when it was written or recovered.
+    Bytes that cannot be a batch raise StorageError, and so does a batch that goes on past `end`: what is scanned was
+    checked when it was written or recovered, and ends with a whole batch.
     """
 
     def __init__(self, file: File, position: i64, end: i64, cached: bool) -> None:
@@ -43,8 +44,20 @@ class HeaderScan:
 
     def advance(self) -> bool:
         at: i64 = self._next
-        if at + HEADER_BYTES > self._end:
+        if at >= self._end:
             return False
+        header = self.peek()
+        self._header = header
+        self.position = at
+        self.size = header.size
+        self._next = at + self.size
+        return True
+
+    def peek(self) -> BatchView:
+        """The header that the next `advance` moves to."""
+        at: i64 = self._next
+        if at + HEADER_BYTES > self._end:
+            raise StorageError(self._file.path, f"{self._end - at} bytes are no batch header", at)
         if at + HEADER_BYTES > self._window_at + len(self._window) or at < self._window_at:
             self._fill(at)
         header = BatchView(self._window, at - self._window_at)
@@ -52,12 +65,8 @@ class HeaderScan:
         if size < HEADER_BYTES or header.magic != 2:
             raise StorageError(self._file.path, f"no batch here (length {size}, magic {header.magic})", at)
         if at + size > self._end:
-            return False
-        self._header = header
-        self.position = at
-        self.size = size
-        self._next = at + size
-        return True
+            raise StorageError(self._file.path, f"a batch of {size} bytes where {self._end - at} are left", at)
+        return header
 
     def _fill(self, at: i64) -> None:
         wanted: i64 = min(WINDOW_BYTES, self._end - at)

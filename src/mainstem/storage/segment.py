@@ -23,7 +23,7 @@ from mainstem.storage.errors import StorageError
 from mainstem.storage.fs import File
 from mainstem.storage.offset_index import RELATIVE_MAX, OffsetIndex
 from mainstem.storage.open_files import FileRef, OpenFiles
-from mainstem.storage.scan import BatchScan, HeaderScan, find_batch
+from mainstem.storage.scan import HeaderScan, find_batch
 from mainstem.storage.time_index import TimeIndex
 from mainstem.storage.txn_index import TxnIndex
 
@@ -74,6 +74,8 @@ class Segment:
         self._max_timestamp_offset: i64 = base_offset
         self._max_timestamp_known = False
         self._indexes_checked = False
+        self.reindexed: i64 = 0
+        """How often its indexes were built anew: what a reader says of older ones is out of date."""
         self._recent_last_offsets: list[int] = []
         self._recent_base_offsets: list[int] = []
         self._recent_positions: list[int] = []
@@ -102,32 +104,49 @@ class Segment:
         """Takes over a file of `size` bytes that is there."""
         self.size = size
 
-    def check_indexes(self) -> None:
-        """Loads both indexes, the first time; one that is missing or cannot be right is built anew from the data."""
+    def index_damage(self) -> str:
+        """Loads both indexes, the first time; why they cannot be those of this segment, or nothing where they can."""
         if self._indexes_checked:
-            return
+            return ""
         try:
             self.offset_index.check(self.size)
             self.time_index.check(self.size)
-        except (FileNotFoundError, StorageError):
-            self.rebuild_indexes()
-            # Below the recovery point nothing else would make them durable.
-            self.sync()
+        except (FileNotFoundError, StorageError) as error:
+            return str(error)
         self._indexes_checked = True
+        return ""
+
+    def check_indexes(self) -> None:
+        """Loads both indexes, the first time; one that is missing or cannot be right is built anew. May block."""
+        if self.index_damage():
+            self.rebuild_indexes()
 
     def rebuild_indexes(self) -> None:
-        """Writes both indexes from the batches, as an append of each of them would have."""
+        """Writes both indexes from the batches, as an append of each of them would have. Blocks."""
         self.begin_indexes()
         file = self.log.pin()
         try:
-            scan = BatchScan(file, 0, self.size)
+            scan = HeaderScan(file, 0, self.size, False)
             while scan.advance():
-                self.index_batch(scan.batch, scan.position)
-            if scan.broken:
-                raise StorageError(self.log.path, scan.broken, scan.next_position)
+                self.index_batch(scan.header, scan.position)
         finally:
             self.log.unpin()
         self.end_indexes()
+        # Below the recovery point nothing else would make them durable.
+        self.sync()
+
+    def indexes_rebuilt(self, max_timestamp: i64, max_timestamp_offset: i64) -> None:
+        """Both were written anew in a thread (`reindexing`), and this was seen on the way."""
+        self._indexes_checked = True
+        self.reindexed += 1
+        if not self._max_timestamp_known:
+            self._max_timestamp = max_timestamp
+            self._max_timestamp_offset = max_timestamp_offset
+            self._max_timestamp_known = True
+
+    @property
+    def index_interval_bytes(self) -> i64:
+        return self._index_interval_bytes
 
     def begin_indexes(self) -> None:
         """Empties both indexes; `index_batch` for every batch and `end_indexes` must follow."""
@@ -313,47 +332,88 @@ class Segment:
         found = self.locate_recent(offset)
         if found is not None:
             return found
-        self.check_indexes()
-        index = self.offset_index.ref.pin()
         log = self.log.pin()
         try:
-            return self.locate_in(index, log, self.size, offset, False)
+            return _found(self._scan_for(log, offset), offset)
         finally:
             self.log.unpin()
-            self.offset_index.ref.unpin()
 
     def locate_in(self, index: File, log: File, end: i64, offset: i64, cached: bool) -> Found | None:
-        """The same by the files alone, which the caller has pinned: this is what a thread may do."""
-        scan = HeaderScan(log, self.offset_index.lookup(index, offset, cached), end, cached)
-        if not find_batch(scan, offset):
-            return None
-        return Found(scan.header.base_offset, scan.position, scan.size)
+        """The same by the files alone, which the caller has pinned: this is what a thread may do.
+
+        StorageError where the index or the batches are not what was written. `locate_without_index` tells which.
+        """
+        return _found(self.scan_in(index, log, end, offset, cached), offset)
+
+    def locate_without_index(self, log: File, end: i64, offset: i64) -> Found | None:
+        """The same from the first batch on: slow, and never wrong about which batch it is. Blocks."""
+        return _found(HeaderScan(log, 0, end, False), offset)
+
+    def scan_in(self, index: File, log: File, end: i64, offset: i64, cached: bool) -> HeaderScan:
+        """From a batch at or before `offset` on, by the index. StorageError where there is none at its place.
+
+        An entry is believed only as far as the batch it names bears it out: one changed bit of it would otherwise
+        make a reader pass over records, or take the middle of a batch for its beginning.
+        """
+        position: i64 = self.offset_index.lookup(index, offset, cached)
+        if position != 0 and not 0 < position < end:
+            raise StorageError(self.offset_index.ref.path, f"an entry says {position}; the segment has {end} bytes")
+        scan = HeaderScan(log, position, end, cached)
+        if position != 0:
+            found: i64 = scan.peek().base_offset
+            if found < self.base_offset or found > offset:
+                raise StorageError(
+                    self.offset_index.ref.path, f"offset {offset} is sought at byte {position}, where {found} begins"
+                )
+        return scan
+
+    def bound_in(self, index: File, log: File, end: i64, position: i64, cached: bool) -> i64:
+        """An offset at or past all that ends at `position`, by the index; -1 where it has none, or is wrong."""
+        try:
+            offset: i64 = self.offset_index.offset_at_or_after(index, position, cached)
+            if offset >= 0 and self.scan_in(index, log, end, offset, cached).position >= position:
+                return offset
+        except StorageError:
+            return -1
+        return -1
+
+    def _scan_for(self, log: File, offset: i64) -> HeaderScan:
+        """The same; an index that is wrong is built anew. May block."""
+        self.check_indexes()
+        index = self.offset_index.ref.pin()
+        try:
+            return self.scan_in(index, log, self.size, offset, False)
+        except StorageError:
+            self.rebuild_indexes()
+            return self.scan_in(index, log, self.size, offset, False)
+        finally:
+            self.offset_index.ref.unpin()
 
     def end_before(self, offset: i64) -> i64:
         """Where the last batch ends that ends before `offset`: the log end, were the rest cut. May block."""
-        self.check_indexes()
         end: i64 = self.base_offset
-        index = self.offset_index.ref.pin()
         log = self.log.pin()
         try:
-            scan = HeaderScan(log, self.offset_index.lookup(index, offset - 1, False), self.size, False)
+            scan = self._scan_for(log, offset - 1)
             while scan.advance() and scan.header.last_offset < offset:
                 end = scan.header.next_offset
         finally:
             self.log.unpin()
-            self.offset_index.ref.unpin()
         return end
 
     def read_next_offset(self) -> i64:
-        """The offset after the last batch, found from the last index entry on; the base where there is none."""
+        """The offset after the last batch, found from the last index entry on; the base where there is none.
+
+        StorageError where the file does not end with a whole batch, as it does when it is closed. May block.
+        """
         if self.size == 0:
             # Most of ten thousand partitions are empty or idle: no file of theirs is opened before it is used.
             return self.base_offset
-        self.check_indexes()
         next_offset: i64 = self.base_offset
         log = self.log.pin()
         try:
-            scan = HeaderScan(log, self.offset_index.last_position, self.size, False)
+            self.check_indexes()
+            scan = self._scan_for(log, self.offset_index.last_offset)
             while scan.advance():
                 next_offset = scan.header.next_offset
                 if not self._first_timestamp_known and scan.position == 0:
@@ -394,18 +454,15 @@ class Segment:
         self._max_timestamp = self.time_index.last_timestamp
         self._max_timestamp_offset = self.time_index.last_offset
         self._max_timestamp_known = True
-        index = self.offset_index.ref.pin()
         log = self.log.pin()
         try:
-            start: i64 = self.offset_index.lookup(index, self._max_timestamp_offset, False)
-            scan = HeaderScan(log, start, self.size, False)
+            scan = self._scan_for(log, self._max_timestamp_offset)
             while scan.advance():
                 if scan.header.max_timestamp > self._max_timestamp:
                     self._max_timestamp = scan.header.max_timestamp
                     self._max_timestamp_offset = scan.header.last_offset
         finally:
             self.log.unpin()
-            self.offset_index.ref.unpin()
 
     def _remember(self, base_offset: i64, last_offset: i64, position: i64) -> None:
         positions = self._recent_positions
@@ -457,3 +514,9 @@ class Segment:
             ref.discard()
             if self._fs.exists(ref.path):
                 self._fs.remove(ref.path)
+
+
+def _found(scan: HeaderScan, offset: i64) -> Found | None:
+    if not find_batch(scan, offset):
+        return None
+    return Found(scan.header.base_offset, scan.position, scan.size)

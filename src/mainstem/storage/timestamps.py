@@ -34,6 +34,9 @@ class TimestampJob:
         self.generation: i64 = generation
         self.found: TimestampedOffset | None = None
         self.error: Exception | None = None
+        self.reindexed: i64 = segment.reindexed
+        self.index_damage = ""
+        """What is wrong with the segment's indexes, where something is."""
         self._end: i64 = segment.size
         segment.check_indexes()
         self._times: File = segment.time_index.ref.pin()
@@ -42,7 +45,12 @@ class TimestampJob:
 
     def run(self) -> None:
         try:
-            self.found = self._search()
+            try:
+                self.found = self._search(self._start())
+            except StorageError as damage:
+                # The indexes or the batches: the batches alone tell.
+                self.found = self._search(HeaderScan(self._log, 0, self._end, False))
+                self.index_damage = str(damage)
         except (OSError, StorageError) as error:
             self.error = error
 
@@ -51,10 +59,12 @@ class TimestampJob:
         self.segment.offset_index.ref.unpin()
         self.segment.time_index.ref.unpin()
 
-    def _search(self) -> TimestampedOffset | None:
+    def _start(self) -> HeaderScan:
         segment = self.segment
         offset: i64 = max(segment.time_index.lookup(self._times, self.timestamp, False), self.log_start)
-        scan = HeaderScan(self._log, segment.offset_index.lookup(self._index, offset, False), self._end, False)
+        return segment.scan_in(self._index, self._log, self._end, offset, False)
+
+    def _search(self, scan: HeaderScan) -> TimestampedOffset | None:
         while scan.advance():
             if scan.header.max_timestamp < self.timestamp or scan.header.last_offset < self.log_start:
                 continue

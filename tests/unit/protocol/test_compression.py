@@ -64,6 +64,15 @@ def test_every_level_that_kafka_allows_works(codec: int, levels: list[int]) -> N
     assert len(compress(codec, data, levels[-1])) <= len(compress(codec, data, levels[0]))
 
 
+@pytest.mark.parametrize(("codec", "low", "high"), [(GZIP, 1, 9), (LZ4, 1, 17), (LZ4, 3, 12), (ZSTD, 1, 19)])
+def test_a_higher_level_packs_closer(codec: int, low: int, high: int) -> None:
+    rng = random.Random(1)
+    text = b"".join(b'{"user": %d, "amount": %d}' % (rng.randrange(10**6), rng.randrange(1000)) for _ in range(4000))
+    assert len(compress(codec, text, high)) < 0.95 * len(compress(codec, text, low))
+    for level in (low, high):
+        assert decompress(codec, compress(codec, text, level), len(text)) == text
+
+
 @pytest.mark.parametrize(
     ("codec", "level"),
     [(GZIP, 0), (GZIP, 10), (LZ4, 0), (LZ4, 18), (ZSTD, 23), (ZSTD, -131073), (SNAPPY, 1), (NONE, 1)],

@@ -5,6 +5,7 @@ import pytest
 from mainstem.core.log.producers import Origin
 from mainstem.protocol.control import build_control_batch
 from mainstem.protocol.errors import ErrorCode, RemoteError
+from mainstem.storage.log import Log
 from mainstem.storage.open_files import OpenFiles
 from mainstem.storage.reading import ReadJob, Slice
 from mainstem.storage.recovery import open_log
@@ -158,6 +159,28 @@ def test_without_timestamps_age_counts_from_when_the_segment_was_made() -> None:
     assert [segment.base_offset for segment in log.segments] == [0, 2]
 
 
+@pytest.mark.parametrize("sequence", [0, 7])
+def test_a_batch_that_is_refused_where_a_segment_is_full_leaves_a_new_segment_as_in_kafka(sequence: int) -> None:
+    """Kafka rolls before it looks at the producer: a duplicate, or one out of order, still begins a segment."""
+    disk = new_disk()
+    one = batch(b"00", producer_id=5, epoch=0, sequence=0)
+    log = open_in(disk, config(segment_bytes=len(one)))
+    append(log, one)
+    again = batch(b"00", producer_id=5, epoch=0, sequence=sequence)
+    for _ in range(2):
+        if sequence == 0:
+            assert append(log, again).is_duplicate
+        else:
+            with pytest.raises(RemoteError) as raised:
+                append(log, again)
+            assert raised.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert [segment.base_offset for segment in log.segments] == [0, 1]
+    assert log.log_end == 1
+    append(log, batch(b"01", producer_id=5, epoch=0, sequence=1))
+    log.close(NOW_MS)
+    assert [found.base_offset for found in read_all(open_in(disk, clean=True, recovery_point=2))] == [0, 1]
+
+
 def test_jitter_rolls_early() -> None:
     disk = new_disk()
     disk.make_directory("/d")
@@ -202,6 +225,61 @@ def test_a_retry_gets_the_offsets_it_got_before() -> None:
     assert again.is_duplicate
     assert (again.base_offset, again.last_offset) == (original.base_offset, original.last_offset) == (1, 2)
     assert log.log_end == 3
+
+
+def numbered(sequence: int) -> bytes:
+    return batch(b"%02d" % sequence, producer_id=1, epoch=0, sequence=sequence)
+
+
+def after_a_restart() -> Log:
+    """Five batches of one producer in a log of five segments, with others between them, and a clean stop."""
+    disk = new_disk()
+    settings = config(segment_bytes=SIZE * 4, index_interval_bytes=0)
+    log = open_in(disk, settings)
+    for sequence in range(5):
+        append(log, numbered(sequence))
+        for _ in range(3):
+            append(log, batch(b"00"))
+    log.close(NOW_MS)
+    return open_in(disk, settings, clean=True, recovery_point=20)
+
+
+@pytest.mark.parametrize("sequence", range(4))
+def test_a_retry_of_an_older_batch_after_a_restart_is_looked_for_in_a_thread(sequence: int) -> None:
+    log = after_a_restart()
+    sent = numbered(sequence)
+    assert log.takes_long(sent, 0, len(sent))
+    prepared = log.prepare(sent, 0, len(sent), NOW_MS)
+    prepared.run(lambda: None)
+    assert log.producers.states.may_be_older_duplicate(1, 0, sequence), "nothing changes off the loop"
+    result = log.append_prepared(prepared, 0, NOW_MS)
+    assert result.is_duplicate
+    assert result.base_offset == sequence * 4
+    assert not log.takes_long(sent, 0, len(sent)), "once a producer"
+    assert append(log, sent).base_offset == sequence * 4
+    following = numbered(5)
+    assert not log.takes_long(following, 0, len(following))
+    assert append(log, following).base_offset == 20
+
+
+def test_what_was_found_off_the_loop_is_not_taken_where_the_producer_has_gone_on() -> None:
+    log = after_a_restart()
+    sent = numbered(1)
+    prepared = log.prepare(sent, 0, len(sent), NOW_MS)
+    append(log, numbered(5))
+    prepared.run(lambda: None)
+    assert log.append_prepared(prepared, 0, NOW_MS).base_offset == 4
+
+
+def test_a_file_that_is_renamed_under_the_search_for_a_retry_does_no_harm() -> None:
+    log = after_a_restart()
+    sent = numbered(1)
+    prepared = log.prepare(sent, 0, len(sent), NOW_MS)
+    segment = log.segments[1]
+    segment.add_suffix(".deleted")
+    prepared.run(lambda: None)
+    segment.remove_suffix(".deleted")
+    assert log.append_prepared(prepared, 0, NOW_MS).base_offset == 4
 
 
 def test_a_follower_keeps_offsets_and_epochs_as_they_come() -> None:

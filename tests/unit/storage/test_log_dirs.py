@@ -100,6 +100,7 @@ def test_an_empty_directory_opens_and_stops_cleanly() -> None:
     dirs.close(broker_epoch=7, now_ms=0)
     assert disk.list_directory("/a") == [
         ".kafka_cleanshutdown",
+        "cleaner-offset-checkpoint",
         "log-start-offset-checkpoint",
         "meta.properties",
         "recovery-point-offset-checkpoint",

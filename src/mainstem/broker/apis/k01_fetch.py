@@ -322,6 +322,8 @@ class _Fetch:
         return log.finish_read(job) if isinstance(job, ReadJob) else log.finish_aborted(job)
 
     def _failed(self, each: _Wanted, error: RemoteError | StorageError) -> None:
+        if isinstance(error, StorageError) and each.partition is not None:
+            each.partition.read_failed(error)
         answer = FetchPartitionResponse(each.wanted.partition, int(error.code), _NO_OFFSET)
         if error.code in _NOT_FOUND:
             answer.aborted = []  # as Kafka answers before it has looked at the log, where it would be null

@@ -68,6 +68,8 @@ async def handle(broker: "Broker", context: RequestContext, request: ListOffsets
                 partition = broker.partitions.find(topic.name, wanted.partition_index)
                 answers.append(await _find(broker, partition, wanted, request, context.api_version))
             except (RemoteError, StorageError) as error:
+                if isinstance(error, StorageError):
+                    partition.read_failed(error)
                 answers.append(
                     ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=error.code)
                 )

@@ -133,6 +133,8 @@ class Compaction:
                 log.error(
                     "a log cannot be compacted: %s", cleaner.uncleanable[key], extra={"partition": str(partition)}
                 )
+            if partition.log.failure is not None:
+                self._partitions.log_failed(partition, partition.log.failure)
             if found is not None and (best is None or found.cleanable.ratio > best.cleanable.ratio):
                 best = found
             if count % _SLICE == _SLICE - 1:

@@ -46,6 +46,7 @@ from mainstem.protocol.control import parse_end_marker
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.records import iterate_records
 from mainstem.storage.errors import StorageError
+from mainstem.storage.log import Log
 from mainstem.storage.reading import ReadJob
 
 log = logging.getLogger(__name__)
@@ -117,7 +118,13 @@ class PartitionLog:
         self._partition.when_committed(end_offset, callback)
 
     async def read(self, offset: int, max_bytes: int) -> bytes:
-        held = self._partition.log
+        try:
+            return await self._read(self._partition.log, offset, max_bytes)
+        except StorageError as error:
+            self._partition.read_failed(error)
+            raise
+
+    async def _read(self, held: Log, offset: int, max_bytes: int) -> bytes:
         step = held.begin_read(offset, max_bytes, held.log_end)
         while isinstance(step, ReadJob):
             try:

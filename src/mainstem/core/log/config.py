@@ -98,11 +98,14 @@ def _parse(key: ConfigKey, text: str) -> Value:
             return number
         case ConfigType.DOUBLE:
             try:
-                return float(stripped)
+                # Java ends numbers so; Python takes `1_000` for one, which Java does not.
+                return float(stripped.rstrip("fFdD") if "_" not in stripped else "")
             except ValueError:
                 raise ValueError(f"{key.name}={text} is not allowed: it must be a number") from None
         case ConfigType.LIST:
-            return tuple(part.strip() for part in stripped.split(",")) if stripped else ()
+            parts = [part.strip() for part in stripped.split(",")] if stripped else []
+            # Kafka passes over a policy that is named twice, and keeps other lists as they are.
+            return tuple(dict.fromkeys(parts) if key.name == "cleanup.policy" else parts)
         case ConfigType.STRING:
             return stripped
 

@@ -22,9 +22,13 @@ class Preparation:
         self._end: i64 = end
         self._rules = rules
         self._now_ms: i64 = now_ms
+        self.beforehand: Callable[[], None] | None = None
+        """What else the batch calls for that takes long."""
 
     def run(self, breathe: Callable[[], None]) -> None:
         """May take long; for a thread. What was wrong with the batch is kept for `result`."""
+        if self.beforehand is not None:
+            self.beforehand()
         try:
             self.valid = validate(
                 self._buffer, self._start, self._end, self._rules, self._now_ms, Origin.CLIENT, breathe

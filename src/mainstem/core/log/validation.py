@@ -3,8 +3,8 @@
 In Kafka's order: one whole batch of v2; base offset 0 and `max.message.bytes` (the whole batch, header included; equal
 is allowed) before the CRC; then the count against the offsets, no control batch, no negative sequence; then the
 records. Uncompressed records are walked once, so that no malformed one is stored. Compressed ones are opened only
-where their content decides something: keys on a compacted topic, a timestamp limit that the header already breaks, a
-codec to be replaced. Otherwise the header is believed.
+where their content decides something: keys on a compacted topic, how old a record may be, a codec to be replaced.
+Otherwise the header is believed: it says which record is the newest, but not which is the oldest.
 
 What changes is the header: LogAppendTime, or a largest timestamp that the records do not have. The batch itself
 stays where it lies, unless `compression.type` demands another codec.
@@ -29,6 +29,7 @@ KEEP_CODEC: Final = -1
 CODECS: Final = {"producer": -1, "uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 _CODEC_MAX: Final = 4
 _ERRORS_MAX: Final = 100
+_NO_LIMIT: Final = 0x7FFFFFFFFFFFFFFF
 _BREATH_RECORDS: Final = 512
 
 PRODUCED_BYTES_MAX: Final = 32 << 20
@@ -47,6 +48,7 @@ class BatchRules:
         "codec",
         "compact",
         "is_log_append_time",
+        "judges_age",
         "level",
         "max_bytes",
     )
@@ -57,6 +59,8 @@ class BatchRules:
         self.is_log_append_time: bool = config.is_log_append_time
         self.before_max_ms: i64 = config.message_timestamp_before_max_ms
         self.after_max_ms: i64 = config.message_timestamp_after_max_ms
+        self.judges_age: bool = not config.is_log_append_time and config.message_timestamp_before_max_ms < _NO_LIMIT
+        """Whether a record may be too old for the topic."""
         self.codec: i64 = CODECS[config.compression_type]
         self.level: int | None = None
         if config.compression_type == "gzip":
@@ -95,7 +99,8 @@ class ValidBatch:
 def takes_long(buffer: bytes, start: i64, end: i64, rules: BatchRules) -> bool:
     """Whether `validate` should be left to a thread: it would have to open or to pack much. Looks at headers only."""
     codec: i64 = rules.codec
-    if not rules.compact and codec == KEEP_CODEC:
+    opened: bool = rules.compact or rules.judges_age
+    if not opened and codec == KEEP_CODEC:
         return False
     if end - start < HEADER_BYTES:
         return False
@@ -105,7 +110,7 @@ def takes_long(buffer: bytes, start: i64, end: i64, rules: BatchRules) -> bool:
     repacked: bool = codec != KEEP_CODEC and codec != batch.codec
     if batch.codec == 0:
         return repacked and batch.size > _PACKED_AT_ONCE_MAX
-    if not repacked and not rules.compact:
+    if not repacked and not opened:
         return False
     bound: i64 = expansion_bound(batch.codec, memoryview(buffer)[start + RECORDS_AT : batch.end])
     return bound > (_PACKED_AT_ONCE_MAX if repacked and codec != 0 else _OPENED_AT_ONCE_MAX)
@@ -194,7 +199,7 @@ def _check_records(
     oldest: i64 = base
     newest: i64 = batch.max_timestamp
     has_null_key = False
-    if batch.codec == 0 or rules.compact or recompressed:
+    if batch.codec == 0 or rules.compact or rules.judges_age or recompressed:
         buffer, start, end = batch.buffer, batch.start + RECORDS_AT, batch.end
         if batch.codec != 0:
             buffer, start, end = batch_body(batch, PRODUCED_BYTES_MAX)
@@ -209,7 +214,8 @@ def _check_records(
         suspicious = _is_outside(oldest, rules, now_ms) or _is_outside(newest, rules, now_ms)
     if suspicious or (has_null_key and rules.compact):
         _reject_bad_records(batch, rules, now_ms, breathe)
-    return newest
+    # Kafka counts from -1 on, whatever the records say.
+    return max(newest, NO_TIMESTAMP)
 
 
 def _is_outside(timestamp: i64, rules: BatchRules, now_ms: i64) -> bool:

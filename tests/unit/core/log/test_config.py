@@ -30,8 +30,11 @@ def test_what_describe_configs_shows_parses_back() -> None:
         ("segment.ms", "0"),
         ("retention.ms", "-2"),
         ("retention.ms", "soon"),
+        ("retention.ms", "1_000"),
+        ("segment.bytes", "1_048_576"),
+        ("min.cleanable.dirty.ratio", "0_0.5"),
         ("cleanup.policy", "shred"),
-        ("cleanup.policy", "delete,delete"),
+        ("cleanup.policy", "delete,,compact"),
         ("compression.type", "brotli"),
         ("compression.gzip.level", "0"),
         ("compression.lz4.level", "18"),
@@ -50,6 +53,22 @@ def test_a_value_that_is_not_allowed_is_named_with_its_key(name: str, text: str)
     with pytest.raises(ValueError, match="is not allowed") as raised:
         parse_log_config({name: text})
     assert str(raised.value).startswith(f"{name}={text} ")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("retention.ms", " +5 ", 5),
+        ("min.cleanable.dirty.ratio", "0.5f", 0.5),
+        ("min.cleanable.dirty.ratio", "5e-1", 0.5),
+        ("preallocate", " TRUE", True),
+        ("cleanup.policy", "delete,delete", ("delete",)),
+        ("cleanup.policy", "delete, compact ,delete", ("delete", "compact")),
+        ("leader.replication.throttled.replicas", "0:1,0:1", ("0:1", "0:1")),
+    ],
+)
+def test_a_value_that_kafka_reads_is_read_as_kafka_reads_it(name: str, text: str, value: object) -> None:
+    assert parse_log_config({name: text}).value(name) == value
 
 
 def test_an_unknown_key_is_refused() -> None:

@@ -113,6 +113,35 @@ def test_timestamps_that_are_too_old_are_refused_where_the_topic_says_so() -> No
     assert verdict(batch(b"a", timestamp=-1), message_timestamp_before_max_ms="1000") is ErrorCode.NONE
 
 
+@pytest.mark.parametrize("codec", range(5))
+def test_a_record_that_is_too_old_is_found_in_the_middle_of_a_compressed_batch(codec: int) -> None:
+    builder = BatchBuilder(codec=codec)
+    for timestamp in (NOW_MS, NOW_MS - 1001, NOW_MS):
+        builder.append(timestamp, b"k", b"v")
+    data = builder.build()
+    with pytest.raises(RecordsRejectedError) as raised:
+        judge(data, message_timestamp_before_max_ms="1000")
+    assert raised.value.code is ErrorCode.INVALID_TIMESTAMP
+    assert [index for index, _ in raised.value.record_errors] == [1]
+    assert verdict(data, message_timestamp_before_max_ms="1001") is ErrorCode.NONE
+    assert verdict(data, message_timestamp_before_max_ms="1000", message_timestamp_type="LogAppendTime") is (
+        ErrorCode.NONE
+    )
+
+
+def test_a_large_compressed_batch_is_judged_in_a_thread_where_its_age_counts() -> None:
+    data = batch(bytes(1 << 20), codec=4)
+    limited = BatchRules(parse_log_config({"message.timestamp.before.max.ms": "1000"}))
+    assert takes_long(data, 0, len(data), limited)
+    assert not takes_long(data, 0, len(data), BatchRules(parse_log_config({})))
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_a_largest_timestamp_below_minus_one_is_kept_as_minus_one(codec: int) -> None:
+    found = written(judge(batch(b"a", timestamp=-5, codec=codec)))
+    assert (found.base_timestamp, found.max_timestamp) == (-5, -1)
+
+
 def test_log_append_time_is_stamped_into_the_header_alone() -> None:
     valid = judge(batch(b"a", b"b", timestamp=5), message_timestamp_type="LogAppendTime")
     assert valid.log_append_time == NOW_MS
