@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from mainstem.broker.app import Broker
 from mainstem.protocol.errors import ErrorCode
 from mainstem.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
@@ -12,6 +14,7 @@ from mainstem.protocol.messages.k44_incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from mainstem.storage.posix import PosixFileSystem
 from tests.scenarios.test_background_work import create_topic
 from tests.support.raw import Peer, connect, run_with_node, start_node
 
@@ -120,3 +123,24 @@ def test_a_partition_that_cannot_be_told_apart_goes_offline_alone_and_is_kept(tm
             identity.write_bytes(sound)
 
     asyncio.run(asyncio.wait_for(run(), 60))
+
+
+def test_the_metadata_may_have_a_directory_of_its_own(tmp_path: Path) -> None:
+    data, metadata = tmp_path / "data", tmp_path / "metadata"
+
+    async def run() -> None:
+        for start in range(2):
+            node = await start_node(data, metadata_log_dir=str(metadata))
+            peer = await connect(node)
+            await peer.ensure_topic("orders")
+            assert (await peer.produce("orders", b"a")).base_offset == start
+            with pytest.raises(BlockingIOError):
+                PosixFileSystem().lock(f"{metadata}/.lock")
+            peer.close()
+            await node.stop()
+        assert (data / "orders-0").is_dir()
+        assert (metadata / "__cluster_metadata-0").is_dir()
+        assert not (data / "__cluster_metadata-0").exists()
+        assert not (metadata / ".lock").exists()
+
+    asyncio.run(asyncio.wait_for(run(), 30))

@@ -10,12 +10,13 @@ without any directory, it cannot: it stops serving at once and `on_fatal` is cal
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable
 from random import Random
 
 from mainstem.broker.apis import served
 from mainstem.broker.clock import Clock
-from mainstem.broker.config import BrokerConfig, Endpoint
+from mainstem.broker.config import BrokerConfig, ConfigError, Endpoint
 from mainstem.broker.drivers.assignments import DirectoryAssignments
 from mainstem.broker.drivers.compaction import Compaction
 from mainstem.broker.drivers.controller import (
@@ -31,6 +32,7 @@ from mainstem.broker.drivers.peers import Peers
 from mainstem.broker.drivers.quorum import MetadataQuorum, QuorumSettings
 from mainstem.broker.drivers.transactions import Transactions
 from mainstem.broker.drivers.verification import Verification
+from mainstem.broker.dynamic_settings import DynamicSettings
 from mainstem.broker.features import Features
 from mainstem.broker.fetch_sessions import FetchSessions
 from mainstem.broker.housekeeping import Housekeeping
@@ -43,11 +45,12 @@ from mainstem.core.controller.image import ClusterImage, ImageDelta
 from mainstem.core.controller.states import PartitionState
 from mainstem.net.connection import Handler
 from mainstem.net.listener import Listener
+from mainstem.net.sockets import ConnectionLimit, SocketOptions
 from mainstem.protocol.api import APIS, ApiKey
 from mainstem.protocol.api import Listener as ListenerKind
 from mainstem.protocol.framing import SharedBuffer
 from mainstem.storage.fs import FileSystem
-from mainstem.storage.log_directory import LogDirectory
+from mainstem.storage.log_directory import LogDirectory, open_log_directory
 
 log = logging.getLogger(__name__)
 
@@ -104,9 +107,17 @@ class Broker:
             producer_expiration_ms=config.get_int("producer.id.expiration.ms", at_least=1),
             on_directory_failure=self._directory_failed,
         )
-        metadata = next((one for one in self.partitions.dirs.directories if one.path == config.metadata_dir), None)
+        self._metadata_only: LogDirectory | None = None
+        """The directory of the metadata where it is none of log.dirs: no partitions are there."""
+        if config.metadata_dir not in config.log_dirs:
+            self._metadata_only = open_log_directory(
+                fs, config.metadata_dir, cluster_id, config.node_id, "metadata.log.dir"
+            )
+        metadata = self._metadata_only or next(
+            (one for one in self.partitions.dirs.directories if one.path == config.metadata_dir), None
+        )
         if metadata is None:
-            why = self.partitions.dirs.unusable.get(config.metadata_dir, "it is not in log.dirs")
+            why = self.partitions.dirs.unusable[config.metadata_dir]
             raise ValueError(f"metadata.log.dir: {config.metadata_dir} cannot be used: {why}")
         self._quorum = MetadataQuorum(
             loop, fs, clock, QuorumSettings.from_config(config, metadata.directory_id), self._fail
@@ -133,7 +144,10 @@ class Broker:
         self.housekeeping = Housekeeping(loop, clock, config, self.partitions)
         self.compaction = Compaction(loop, clock, config, self.partitions)
         self.assignments = DirectoryAssignments(self)
+        self.connection_limit = ConnectionLimit(config.get_int("max.connections", at_least=0))
+        self._dynamic = DynamicSettings(config, self.connection_limit, self.compaction)
         self.metadata_listeners: list[MetadataListener] = [
+            self._dynamic.follow,
             self.groups.follow,
             self.transactions.follow,
             self.compaction.follow,
@@ -154,6 +168,7 @@ class Broker:
         self._quorum.follow(self.follow)
         await self._quorum.start()
         self.image = self._quorum.image
+        self._dynamic.take(self.image)
         await self.partitions.load(self.image)
         await self._controller.activate()
         await self.bind()
@@ -204,6 +219,8 @@ class Broker:
         self.assignments.stop()
         self._controller.stop()
         await self._quorum.stop()
+        if self._metadata_only is not None:
+            self._metadata_only.leave()
         await self.partitions.close(self.broker_epoch)
 
     def _cordoned(self) -> list[bytes]:
@@ -277,26 +294,36 @@ class Broker:
     async def bind(self) -> None:
         """Opens the listening sockets without serving them yet: ports that were free ones are known now."""
         for endpoint in self.config.listeners:
+            is_controllers = endpoint.listener in self.config.controller_listeners
             listener = Listener(
                 self.loop,
                 endpoint.listener,
                 self._handler,
                 self._shared,
                 max_frame_bytes=self.config.get_int("socket.request.max.bytes", at_least=1),
-                max_connections=self.config.get_int("max.connections", at_least=0),
+                limit=None if is_controllers else self.connection_limit,
+                options=socket_options(self.config),
             )
-            await listener.open(endpoint.host, endpoint.port)
+            try:
+                await listener.open(endpoint.host, endpoint.port)
+            except OSError as error:
+                # A loop's own text repeats the address; the system's is shorter.
+                reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
+                raise ConfigError(f"listeners has {endpoint}, which cannot be bound: {reason}") from error
             self._listeners[endpoint.listener] = listener
 
     async def serve(self) -> None:
         for listener in self._listeners.values():
             await listener.serve()
 
+    def bound_port(self, listener_name: str) -> int:
+        return self._listeners[listener_name].port
+
     @property
     def advertised(self) -> list[Endpoint]:
         """Where clients are told to connect: a listener bound to a free port is told with the port it got."""
         return [
-            Endpoint(each.listener, each.host, each.port or self._listeners[each.listener].port)
+            Endpoint(each.listener, each.host, each.port or self.bound_port(each.listener))
             for each in self.config.advertised
             if each.listener not in self.config.controller_listeners
         ]
@@ -305,3 +332,16 @@ class Broker:
         for listener in self._listeners.values():
             listener.close()
         self._router.close()
+
+
+def socket_options(config: BrokerConfig) -> SocketOptions:
+    """Buffers are the system's, which sizes them by itself, unless they are set."""
+
+    def buffer_bytes(key: str) -> int:
+        return config.get_int(key) if config.is_given(key) else -1
+
+    return SocketOptions(
+        buffer_bytes("socket.send.buffer.bytes"),
+        buffer_bytes("socket.receive.buffer.bytes"),
+        config.get_int("connections.max.idle.ms"),
+    )

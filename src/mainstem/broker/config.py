@@ -8,26 +8,13 @@ Rules:
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
-from mainstem.broker.settings import INTERNAL_SETTINGS, SETTINGS, Setting
+from mainstem.broker.endpoints import Endpoint, read_address, read_listeners
+from mainstem.broker.setting_bounds import AT_LEAST
+from mainstem.broker.settings import INTERNAL_SETTINGS, NOT_BUILT, SETTINGS, ConfigError, Setting
+from mainstem.core.log.config import is_whole_number
 
-
-class ConfigError(ValueError):
-    """A setting that cannot be used; the message is for the person who wrote it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Where a listener is bound, or where clients are told to find it."""
-
-    listener: str
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"{self.listener}://{_bracketed(self.host)}:{self.port}"
-
+__all__ = ["EFFECTIVE", "FULFILLED", "BrokerConfig", "ConfigError", "Endpoint"]
 
 # Settings that change what the node does. The rest of Kafka's are accepted with a warning.
 EFFECTIVE = frozenset(
@@ -45,6 +32,7 @@ EFFECTIVE = frozenset(
         "compression.lz4.level",
         "compression.type",
         "compression.zstd.level",
+        "connections.max.idle.ms",
         "controller.listener.names",
         "cordoned.log.dirs",
         "default.replication.factor",
@@ -118,7 +106,9 @@ EFFECTIVE = frozenset(
         "producer.id.expiration.ms",
         "replica.high.watermark.checkpoint.interval.ms",
         "request.timeout.ms",
+        "socket.receive.buffer.bytes",
         "socket.request.max.bytes",
+        "socket.send.buffer.bytes",
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
         "transaction.max.timeout.ms",
         "transaction.partition.verification.enable",
@@ -133,7 +123,7 @@ EFFECTIVE = frozenset(
     }
 )
 
-# What one node fulfils whatever they say: there is nobody else to vote, to talk to, or to hand leadership to.
+# What one node fulfils, whatever they may say: there is nobody else to vote, to talk to, or to hand leadership to.
 FULFILLED = frozenset(
     {
         "controlled.shutdown.enable",
@@ -143,7 +133,6 @@ FULFILLED = frozenset(
     }
 )
 
-_NOT_BUILT = "is not built yet, and starting without it would leave the node open"
 _MEANINGLESS_SECURITY = frozenset({"security.inter.broker.protocol", "sasl.mechanism.inter.broker.protocol"})
 
 
@@ -156,18 +145,19 @@ class BrokerConfig:
         _refuse_unbuilt_security(self._given)
         for key, value in self._given.items():
             if key in SETTINGS or key in INTERNAL_SETTINGS:
-                _check_type(_known(key), value)
+                _check_value(_known(key), value)
         self.roles = tuple(self.get_list("process.roles"))
         self.node_id = self._node_id()
-        self.controller_listeners = tuple(self.get_list("controller.listener.names"))
-        self.listeners = tuple(_endpoints("listeners", self.get_list("listeners")))
-        self.advertised = tuple(self._advertised())
         self._check_roles()
-        self._check_listeners()
+        found = read_listeners(self._given)
+        self.listeners, self.advertised, self.controller_listeners = found.bound, found.advertised, found.controllers
         self.log_dirs = tuple(self.get_list("log.dirs" if self.is_given("log.dirs") else "log.dir"))
         if not self.log_dirs:
             raise ConfigError("log.dirs is empty; name at least one directory to keep data in")
         self.metadata_dir = self.get("metadata.log.dir") or self.log_dirs[0]
+        self._check_directories()
+        self._check_quorum()
+        self._check_times()
 
     # Typed reading
 
@@ -221,38 +211,61 @@ class BrokerConfig:
             raise ConfigError(f"node.id is {given}; it must be 0 or above")
         return int(given)
 
-    def _advertised(self) -> Iterable[Endpoint]:
-        if not self.is_given("advertised.listeners"):
-            return self.listeners
-        return _endpoints("advertised.listeners", self.get_list("advertised.listeners"))
-
     def _check_roles(self) -> None:
         if sorted(self.roles) != ["broker", "controller"]:
             raise ConfigError(
                 f"process.roles is '{','.join(self.roles)}'; 'broker,controller' is the only one served so far"
             )
 
-    def _check_listeners(self) -> None:
-        if not self.controller_listeners:
-            raise ConfigError("controller.listener.names is missing; name the listener that controllers use")
-        for name in self.controller_listeners:
-            if not any(e.listener == name for e in self.listeners):
-                raise ConfigError(f"controller.listener.names has {name}, which is not one of the listeners")
-        if not self.client_listeners:
-            raise ConfigError("listeners has none for clients; add one such as PLAINTEXT://127.0.0.1:9092")
-        seen: dict[int, str] = {}
-        for endpoint in self.listeners:
-            if endpoint.port and endpoint.port in seen:
+    def _check_directories(self) -> None:
+        cordoned = self.get_list("cordoned.log.dirs")
+        missing = [path for path in cordoned if path not in self.log_dirs]
+        if cordoned != ["*"] and missing:
+            raise ConfigError(
+                f"cordoned.log.dirs has {', '.join(missing)}, which log.dirs has not: {', '.join(self.log_dirs)}"
+            )
+
+    def _check_quorum(self) -> None:
+        """A node is its own quorum so far: what is said of the quorum must not say otherwise."""
+        key = "controller.quorum.voters"
+        for entry in self.get_list(key):
+            voter, _, place = entry.partition("@")
+            address = read_address(place)
+            if not voter.isascii() or not voter.isdigit() or address is None or not address[0]:
+                raise ConfigError(f"{key} has '{entry}'; a voter is written ID@host:port")
+            if int(voter) != self.node_id:
                 raise ConfigError(
-                    f"listeners gives port {endpoint.port} to both {seen[endpoint.port]} and {endpoint.listener}"
+                    f"{key} has '{entry}'; this is node {self.node_id}, and several controllers are not served yet"
                 )
-            seen[endpoint.port] = endpoint.listener
-        for endpoint in self.advertised:
-            if endpoint.host in ("0.0.0.0", "::"):
-                raise ConfigError(
-                    f"advertised.listeners would tell clients to connect to {endpoint.host}; "
-                    "give the address by which they reach this node"
-                )
+        key = "controller.quorum.bootstrap.servers"
+        own = {each.port for each in (*self.listeners, *self.advertised) if each.listener in self.controller_listeners}
+        named = set()
+        for entry in self.get_list(key):
+            address = read_address(entry)
+            if address is None or not address[0]:
+                raise ConfigError(f"{key} has '{entry}'; a server is written host:port")
+            named.add(address)
+        # A port that is chosen at the start cannot have been written down.
+        if len(named) > 1 or (0 not in own and any(port not in own for _, port in named)):
+            raise ConfigError(
+                f"{key} is '{self.get(key)}'; this node's own controller listener is the only one that may be named, "
+                "because several controllers are not served yet"
+            )
+
+    def _check_times(self) -> None:
+        for key in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
+            if self.is_given(key):
+                if self.get_int(key) == 0:
+                    raise ConfigError(f"{key} is 0; it must be at least 1, or -1 for ever")
+                break  # what comes after it does not count
+        idle_ms, delay_ms = (
+            self.get_int(key) for key in ("connections.max.idle.ms", "connection.failed.authentication.delay.ms")
+        )
+        if 0 <= idle_ms <= delay_ms:
+            raise ConfigError(
+                f"connections.max.idle.ms is {idle_ms}; it must be more than {delay_ms}, which is "
+                "connection.failed.authentication.delay.ms, or negative for ever"
+            )
 
 
 def _known(key: str) -> Setting:
@@ -265,7 +278,9 @@ def _warnings(given: Mapping[str, str]) -> Iterable[str]:
             continue
         if key in SETTINGS:
             yield f"{key} is a setting of Kafka's that has no effect here"
-        elif not key.startswith("listener.name."):
+        elif key.startswith("listener.name."):
+            yield f"{key} is a setting of one listener, and such have no effect here"
+        else:
             import difflib  # for this alone: a start does without
 
             near = difflib.get_close_matches(key, SETTINGS, n=1)
@@ -274,23 +289,10 @@ def _warnings(given: Mapping[str, str]) -> Iterable[str]:
 
 def _refuse_unbuilt_security(given: Mapping[str, str]) -> None:
     if given.get("authorizer.class.name"):
-        raise ConfigError(f"authorizer.class.name is {given['authorizer.class.name']}; authorization {_NOT_BUILT}")
-    for pair in given.get("listener.security.protocol.map", "").split(","):
-        name, _, protocol = pair.strip().rpartition(":")
-        used = any(part.strip().startswith(f"{name}://") for part in given.get("listeners", "").split(","))
-        if used and protocol.upper() != "PLAINTEXT":
-            raise ConfigError(
-                f"listener.security.protocol.map gives {name} the protocol {protocol}, which {_NOT_BUILT}; "
-                "PLAINTEXT is served"
-            )
-    mapped = given.get("listener.security.protocol.map", "")
-    for part in given.get("listeners", "").split(","):
-        name = part.strip().partition("://")[0]
-        if name in ("SSL", "SASL_PLAINTEXT", "SASL_SSL") and f"{name}:" not in mapped:
-            raise ConfigError(f"listeners has {name}, a protocol that {_NOT_BUILT}; PLAINTEXT is served")
+        raise ConfigError(f"authorizer.class.name is {given['authorizer.class.name']}; authorization {NOT_BUILT}")
     for key in sorted(given):
         if key.startswith("listener.name.") and (".sasl." in key or ".ssl." in key):
-            raise ConfigError(f"{key} is a security setting that {_NOT_BUILT}")
+            raise ConfigError(f"{key} is a security setting that {NOT_BUILT}")
 
 
 _RANGES = {
@@ -300,38 +302,23 @@ _RANGES = {
 }
 
 
-def _check_type(setting: Setting, value: str) -> None:
+def _check_value(setting: Setting, value: str) -> None:
     match setting.kind:
         case "int" | "short" | "long":
             low, high = _RANGES[setting.kind]
-            try:
-                valid = low <= int(value) <= high
-            except ValueError:
-                valid = False
-            if not valid:
+            if not is_whole_number(value) or not low <= int(value) <= high:
                 raise ConfigError(f"{setting.name} is '{value}'; it must be a whole number from {low} to {high}")
+            least = AT_LEAST.get(setting.name, low)
+            if int(value) < least:
+                raise ConfigError(f"{setting.name} is {value}; it must be at least {least}")
         case "double":
             try:
-                float(value)
+                float(value.replace("_", "x"))  # which Python allows between digits, and Java does not
             except ValueError:
                 raise ConfigError(f"{setting.name} is '{value}'; it must be a number") from None
+        case "list":
+            if value and not all(part.strip() for part in value.split(",")):
+                raise ConfigError(f"{setting.name} is '{value}'; it has an entry that is empty")
         case "bool":
             if value.lower() not in ("true", "false"):
                 raise ConfigError(f"{setting.name} is '{value}'; it must be true or false")
-
-
-def _endpoints(key: str, parts: Iterable[str]) -> Iterable[Endpoint]:
-    seen: set[str] = set()
-    for part in parts:
-        name, separator, address = part.partition("://")
-        host, colon, port = address.rpartition(":")
-        if not separator or not colon or not name or not port.isdigit() or int(port) > 65535:
-            raise ConfigError(f"{key} has '{part}'; a listener is written NAME://host:port, with a port up to 65535")
-        if name in seen:
-            raise ConfigError(f"{key} has the listener {name} twice; each name may be used once")
-        seen.add(name)
-        yield Endpoint(name, host.strip("[]"), int(port))
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

@@ -17,12 +17,11 @@ from mainstem.broker.config_view import (
     THROTTLES,
     ConfigView,
     is_updatable,
-    is_whole_number,
     kind_of,
     synonyms_of,
 )
 from mainstem.broker.settings import SETTINGS
-from mainstem.core.log.config import TOPIC_CONFIGS, ConfigKey, server_defaults
+from mainstem.core.log.config import TOPIC_CONFIGS, ConfigKey, is_whole_number, server_defaults
 from mainstem.protocol.errors import ErrorCode, RemoteError
 
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
@@ -109,6 +108,8 @@ _AT_LEAST: Final = {
 _TOPIC_KEYS: Final[dict[str, ConfigKey]] = {
     synonym.name: key for key in TOPIC_CONFIGS.values() for synonym in key.synonyms if synonym.factor == 1
 }
+# Kafka opens and closes listeners while it runs; this broker does not yet, and does not say that it did.
+_BOUND_AT_START: Final = ("listeners", "listener.security.protocol.map")
 # What Kafka checks only when all settings are looked at together; below it is `server_defaults` that does.
 _CHECKED_TOGETHER: Final = ("log.flush.interval.ms", "log.retention.ms", "log.roll.ms", "log.roll.jitter.ms")
 # Kafka takes any class that it can load. There is none to load here; this one, its default, is taken and means nothing.
@@ -159,6 +160,9 @@ def check_broker_change(view: ConfigView, for_all: bool, changed: Mapping[str, s
         after = view.settings_with(view.dynamic, changed)
     else:
         after = view.settings_with(changed, view.default)
+    for name in _BOUND_AT_START:
+        if before.get(name) != after.get(name):
+            raise _invalid(f"{name} cannot change while this broker runs; change its file and start it again")
     try:
         BrokerConfig(after)
         logs = server_defaults(after)

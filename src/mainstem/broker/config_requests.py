@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from mainstem.broker.config_changes import check_broker_change
-from mainstem.broker.config_view import ConfigView, is_whole_number
+from mainstem.broker.config_view import ConfigView
 from mainstem.core.controller.image import BROKER, CLIENT_METRICS, GROUP, TOPIC
+from mainstem.core.log.config import is_whole_number
 from mainstem.protocol.errors import ErrorCode, RemoteError
 
 if TYPE_CHECKING:

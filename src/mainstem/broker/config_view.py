@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from mainstem.broker.settings import SETTINGS
 from mainstem.core.controller.image import BROKER, CLIENT_METRICS, GROUP, TOPIC, ClusterImage
-from mainstem.core.log.config import TOPIC_CONFIGS, ConfigKey, LogConfig, Value, server_defaults
+from mainstem.core.log.config import TOPIC_CONFIGS, ConfigKey, LogConfig, Value, is_whole_number, server_defaults
 
 
 class Source(IntEnum):
@@ -116,13 +116,6 @@ _GROUP_OWN: Final = {
 }
 _CLIENT_METRICS: Final = {"interval.ms": ("int", "300000"), "match": ("list", ""), "metrics": ("list", "")}
 
-_WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]+")
-
-
-def is_whole_number(text: str) -> bool:
-    """As Java reads one; Python would take more, such as underscores and spaces."""
-    return _WHOLE_NUMBER.fullmatch(text) is not None
-
 
 def synonyms_of(name: str, with_listener: bool = True) -> tuple[str, ...]:
     """The settings that give a broker's setting its value, the one that counts most first."""
@@ -215,6 +208,20 @@ class ConfigView:
         """A broker's setting as it is in force."""
         value = self.settings.get(name)
         return SETTINGS[name].default if value is None else value
+
+    def get_int(self, name: str) -> int:
+        """ValueError where it is none."""
+        text = (self.get(name) or "").strip()
+        if not is_whole_number(text):
+            raise ValueError(f"{name} is '{text}', which is no whole number")
+        return int(text)
+
+    def get_float(self, name: str) -> float:
+        text = (self.get(name) or "").strip()
+        try:
+            return float(text)
+        except ValueError:
+            raise ValueError(f"{name} is '{text}', which is no number") from None
 
     @property
     def dynamic(self) -> Mapping[str, str]:

@@ -6,6 +6,7 @@
   FETCH_SESSION_TOPIC_ID_ERROR: the client then starts anew.
 - An answer within a session holds the partitions that have data, an error, or other offsets than the client was last
   told. One that had data goes to the end of the line, so that no partition starves.
+- A session whose last partition is forgotten ends.
 - There are `max.incremental.fetch.session.cache.slots` sessions. A new one takes the place of one unused for two
   minutes, or of a smaller one; else the client goes without.
 """
@@ -31,10 +32,12 @@ SessionKey = tuple[TopicKey, int]
 class SessionPartition:
     """What a client wants of one partition, and what it was last told about it."""
 
-    __slots__ = ("high_watermark", "log_start", "wanted")
+    __slots__ = ("high_watermark", "log_start", "topic", "wanted")
 
     def __init__(self, wanted: FetchPartition) -> None:
         self.wanted = wanted
+        self.topic = ""
+        """The name of the topic, where it was found by its id."""
         self.high_watermark = -1
         self.log_start = -1
 
@@ -117,6 +120,7 @@ class FetchSessions:
         session.last_used_ms = self._now_ms()
         if not session.partitions:
             del self._sessions[session.session_id]
+            session.session_id = NO_SESSION
         return session
 
     def begin(self, request: FetchRequest, uses_topic_ids: bool) -> FetchSession | None:

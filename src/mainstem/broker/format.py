@@ -10,9 +10,12 @@ The features finalized are those of a fresh Kafka 4.3, also where nothing here s
 about is decided where ApiVersions is answered.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
+from typing import Final
 
 from mainstem.broker.config import BrokerConfig
 from mainstem.broker.drivers.quorum import FOLDER, QuorumSettings
@@ -26,6 +29,8 @@ from mainstem.storage.fs import FileSystem
 from mainstem.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 from mainstem.storage.metadata_snapshot import BOOTSTRAP, Snapshot, SnapshotId, encode_snapshot, write_snapshot
 from mainstem.storage.partition_metadata import write_topic_id
+
+_CLUSTER_ID: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +51,14 @@ def format_directories(
     features: Mapping[str, int] = DEFAULT_FEATURES,
 ) -> Formatted:
     """Formats every directory of `config`. ValueError where one is formatted already, or for somebody else."""
+    if cluster_id is not None and not _CLUSTER_ID.fullmatch(cluster_id):
+        raise ValueError(f"the cluster id is '{cluster_id}'; it must be of letters, digits, - and _")
     paths = list(dict.fromkeys([*config.log_dirs, config.metadata_dir]))
-    found = {path: read_meta_properties(fs, path) for path in paths if fs.exists(path)}
+    found = {}
+    for path in paths:
+        with _naming(config, path):
+            if fs.exists(path):
+                found[path] = read_meta_properties(fs, path)
     existing = {path: meta for path, meta in found.items() if meta is not None}
     wanted = cluster_id or next((meta.cluster_id for meta in existing.values()), uuid_to_text(random_uuid(rng)))
     for path, meta in existing.items():
@@ -60,8 +71,19 @@ def format_directories(
             )
     fresh = [path for path in paths if path not in existing]
     for path in fresh:
-        _format(fs, path, config, MetaProperties(wanted, config.node_id, random_uuid(rng)), now_ms, features)
+        with _naming(config, path):
+            _format(fs, path, config, MetaProperties(wanted, config.node_id, random_uuid(rng)), now_ms, features)
     return Formatted(wanted, tuple(fresh))
+
+
+@contextmanager
+def _naming(config: BrokerConfig, path: str) -> Iterator[None]:
+    """What the system refuses is told with the setting that asked for it."""
+    try:
+        yield
+    except OSError as error:
+        key = "log.dirs" if path in config.log_dirs else "metadata.log.dir"
+        raise ValueError(f"{key} has {path}, which cannot be used: {error.strerror or error}") from error
 
 
 def _format(

@@ -14,7 +14,10 @@ def quoted(value: object) -> str:
     text = str(value)
     if text and _PLAIN.issuperset(text):
         return text
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    if not escaped.isprintable():
+        # A client's name must neither begin a new line nor move the cursor of who reads the log.
+        escaped = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in escaped)
     return f'"{escaped}"'
 
 

@@ -146,8 +146,9 @@ class Partitions:
             self._defaults = server_defaults(view.settings)
             verifies = view.settings.get("transaction.partition.verification.enable", "true")
             self._verifies_transactions = verifies == "true"
+            self._producer_expiration_ms = view.get_int("producer.id.expiration.ms")
         except ValueError as error:
-            log.error("the defaults of topics stay as they are: %s", error)
+            log.error("the settings of logs stay as they are: %s", error)
         self._configs.clear()
 
     def _open(self, place: LogPlace) -> Log:
@@ -385,6 +386,7 @@ class Partitions:
             if partition is not None:
                 partition.log.config = config
                 partition.log.verifies_transactions = self._verifies_transactions
+                partition.log.producers.expiration_ms = self._producer_expiration_ms
                 partition.config_changed(config.min_insync_replicas)
 
     # Failing

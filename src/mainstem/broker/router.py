@@ -1,9 +1,9 @@
 """From a frame to the module that answers it, and back to a frame.
 
-As in Kafka, a request that cannot be parsed, an unknown API and an unsupported version end the connection; only
-ApiVersions answers an unknown version, so that a client can step down (KIP-511). A handler that fails by our own
-fault is logged with what it was doing; its peer gets UNKNOWN_SERVER_ERROR where the response can say so and is
-disconnected where it can't. Other connections notice nothing.
+As in Kafka, a request that cannot be parsed, an unknown API, one that is not for this listener and an unsupported
+version end the connection; only ApiVersions answers an unknown version, so that a client can step down (KIP-511). A
+handler that fails by our own fault is logged with what it was doing; its peer gets UNKNOWN_SERVER_ERROR where the
+response can say so and is disconnected where it can't. Other connections notice nothing.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem.broker.context import RequestContext
 from mainstem.net.connection import Exchange
-from mainstem.protocol.api import find_api
+from mainstem.protocol.api import Listener, find_api
 from mainstem.protocol.blank import blank
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.headers import RequestHeader, read_request_header
@@ -28,10 +28,13 @@ log = logging.getLogger(__name__)
 
 
 class Route:
-    __slots__ = ("handle", "handle_frame", "max_version", "min_version", "name")
+    __slots__ = ("handle", "handle_frame", "is_for_brokers", "is_for_controllers", "max_version", "min_version", "name")
 
     def __init__(self, module: ModuleType) -> None:
-        self.name = find_api(module.API_KEY).name
+        api = find_api(module.API_KEY)
+        self.name = api.name
+        self.is_for_brokers = Listener.BROKER in api.listeners
+        self.is_for_controllers = Listener.CONTROLLER in api.listeners
         self.min_version: int = module.MIN_VERSION
         self.max_version: int = module.MAX_VERSION
         self.handle: Callable[[Any, RequestContext, Any], Any] | None = getattr(module, "handle", None)
@@ -44,6 +47,7 @@ class Router:
     def __init__(self, broker: "Broker", modules: dict[int, ModuleType]) -> None:
         self._broker = broker
         self._loop = broker.loop
+        self._controller_listeners = frozenset(broker.config.controller_listeners)
         self.routes = {key: Route(module) for key, module in modules.items()}
         self._running: dict[asyncio.Task[Any], None] = {}
 
@@ -68,13 +72,17 @@ class Router:
             )
             return
         connection = exchange.connection
+        listener = connection.listener_name
+        if not (route.is_for_controllers if listener in self._controller_listeners else route.is_for_brokers):
+            self._refuse(exchange, RemoteError(ErrorCode.INVALID_REQUEST, f"{route.name} is not for {listener}"))
+            return
         context = RequestContext(
             header.api_key,
             header.api_version,
             header.correlation_id,
             header.client_id,
             header.body_at,
-            connection.listener_name,
+            listener,
             connection.peer,
         )
         if route.handle_frame is not None:

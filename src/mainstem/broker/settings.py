@@ -6,6 +6,12 @@ said by `EFFECTIVE` in `config`.
 
 from typing import Final, NamedTuple
 
+NOT_BUILT: Final = "is not built yet, and starting without it would leave the node open"
+
+
+class ConfigError(ValueError):
+    """A setting that cannot be used; the message is for the person who wrote it."""
+
 
 class Setting(NamedTuple):
     name: str

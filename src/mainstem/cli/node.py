@@ -8,6 +8,7 @@ import random
 import resource
 import signal
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,12 +17,13 @@ import uvloop
 from mainstem._version import VERSION
 from mainstem.broker.app import Broker
 from mainstem.broker.clock import SystemClock
-from mainstem.broker.config import BrokerConfig, ConfigError
+from mainstem.broker.config import BrokerConfig, ConfigError, Endpoint
+from mainstem.broker.endpoints import ANYWHERE
 from mainstem.broker.format import format_directories
 from mainstem.broker.logfmt import log_to_stderr
 from mainstem.build_info import build_name
 from mainstem.storage.errors import StorageError
-from mainstem.storage.meta_properties import read_meta_properties
+from mainstem.storage.meta_properties import MetaProperties, read_meta_properties
 from mainstem.storage.posix import PosixFileSystem
 from mainstem.storage.properties import parse_properties
 
@@ -40,7 +42,11 @@ def declare(parser: argparse.ArgumentParser, command: str) -> None:
             "--port", type=int, default=9092, help="where clients connect (default 9092; 0: a free one)"
         )
         parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default 127.0.0.1)")
-        parser.add_argument("--data-dir", default="mainstem-data", help="where the data is (default ./mainstem-data)")
+        parser.add_argument(
+            "--data-dir",
+            default="mainstem-data",
+            help="where the data is (default ./mainstem-data); several are separated by commas",
+        )
         parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting by Kafka's name")
         parser.set_defaults(run=up)
         return
@@ -56,13 +62,13 @@ def declare(parser: argparse.ArgumentParser, command: str) -> None:
 
 def up(given: argparse.Namespace) -> int:
     """One broker on its own: the directory is formatted when it is new, and what a lone broker needs is set."""
-    data_dir = str(Path(given.data_dir).resolve())
+    data_dirs = [str(Path(part.strip()).resolve()) for part in given.data_dir.split(",") if part.strip()]
     settings = {
         "process.roles": "broker,controller",
         "node.id": "1",
-        "listeners": f"PLAINTEXT://{given.host}:{given.port},CONTROLLER://127.0.0.1:0",
+        "listeners": f"{Endpoint('PLAINTEXT', given.host, given.port)},CONTROLLER://127.0.0.1:0",
         "controller.listener.names": "CONTROLLER",
-        "log.dirs": data_dir,
+        "log.dirs": ",".join(data_dirs),
         "offsets.topic.replication.factor": "1",
         "transaction.state.log.replication.factor": "1",
         "transaction.state.log.min.isr": "1",
@@ -74,18 +80,24 @@ def up(given: argparse.Namespace) -> int:
             if not separator:
                 raise ConfigError(f"--set {pair}: write it as KEY=VALUE")
             settings[key] = value
-        config = BrokerConfig(_with_formatted_node_id(settings, data_dir))
+        if given.host in ANYWHERE and "advertised.listeners" not in settings:
+            raise ConfigError(
+                f"--host {given.host} is every address of this machine; say by which one clients reach it, with "
+                f"--set advertised.listeners=PLAINTEXT://ADDRESS:{given.port}"
+            )
+        config = BrokerConfig(settings)
+        config = BrokerConfig(_with_formatted_node_id(settings, config.log_dirs))
         format_directories(
             PosixFileSystem(), random.SystemRandom(), config, SystemClock().wall_ms(), ignore_formatted=True
         )
     except (ValueError, OSError) as error:
         return _refuse(error)
-    return _run(config, f"One broker on its own, data in {data_dir}")
+    return _run(config, f"One broker on its own, data in {', '.join(config.log_dirs)}")
 
 
 def broker(given: argparse.Namespace) -> int:
     try:
-        config = BrokerConfig(parse_properties(Path(given.config).read_text()))
+        config = _read_config(given.config)
     except (ValueError, OSError) as error:
         return _refuse(error)
     return _run(config, f"Node {config.node_id}, data in {', '.join(config.log_dirs)}")
@@ -93,7 +105,7 @@ def broker(given: argparse.Namespace) -> int:
 
 def format(given: argparse.Namespace) -> int:
     try:
-        config = BrokerConfig(parse_properties(Path(given.config).read_text()))
+        config = _read_config(given.config)
         done = format_directories(
             PosixFileSystem(),
             random.SystemRandom(),
@@ -109,10 +121,32 @@ def format(given: argparse.Namespace) -> int:
     return 0
 
 
-def _with_formatted_node_id(settings: dict[str, str], data_dir: str) -> dict[str, str]:
+def _read_config(path: str) -> BrokerConfig:
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"--config {path}: {error.strerror or error}") from None
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")  # as Java reads properties
+    return BrokerConfig(parse_properties(text))
+
+
+def _with_formatted_node_id(settings: dict[str, str], directories: Sequence[str]) -> dict[str, str]:
     """A directory that exists, ours or Kafka's, says itself which node it belongs to."""
-    meta = read_meta_properties(PosixFileSystem(), data_dir)
-    return settings if meta is None else settings | {"node.id": str(meta.node_id)}
+    for directory in directories:
+        meta = _meta(directory, "log.dirs")
+        if meta is not None:
+            return settings | {"node.id": str(meta.node_id)}
+    return settings
+
+
+def _meta(directory: str, key: str) -> MetaProperties | None:
+    try:
+        return read_meta_properties(PosixFileSystem(), directory)
+    except OSError as error:
+        raise ConfigError(f"{key} has {directory}, which cannot be used: {error.strerror or error}") from None
 
 
 def _run(config: BrokerConfig, what: str) -> int:
@@ -120,7 +154,7 @@ def _run(config: BrokerConfig, what: str) -> int:
     for warning in config.warnings:
         log.warning(warning)
     try:
-        meta = read_meta_properties(PosixFileSystem(), config.metadata_dir)
+        meta = _meta(config.metadata_dir, "metadata.log.dir" if config.get("metadata.log.dir") else "log.dirs")
         if meta is None:
             raise ConfigError(f"{config.metadata_dir} is not formatted; prepare it with: mainstem format --config FILE")
         return uvloop.run(_serve(config, meta.cluster_id, what))
@@ -151,7 +185,7 @@ async def _serve(config: BrokerConfig, cluster_id: str, what: str) -> int:
         on_fatal=stop,
     )
     await node.start()
-    address = ",".join(f"{one.host}:{one.port}" for one in node.advertised)
+    address = ",".join(one.address for one in node.advertised)
     if sys.stdout.isatty():
         print(f"Mainstem {VERSION} ({build_name()}): a streaming log that speaks Kafka's protocol.\n{what}.")
         print(f"Any Kafka client can use it: bootstrap.servers={address}. Ctrl-C stops it.")

@@ -1,11 +1,20 @@
-"""A listening socket and the connections that came through it."""
+"""A listening socket and the connections that came through it.
+
+A connection past the limit is closed at once. One that was idle for too long is closed too; while there are any, each
+is looked at now and then.
+"""
 
 import asyncio
 import socket
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 from mainstem.net.connection import Connection, Handler
+from mainstem.net.sockets import ConnectionLimit, SocketOptions, idle_ms
 from mainstem.protocol.framing import SharedBuffer
+
+_LOOKS_PER_IDLE_TIME: Final = 4
+_LOOK_INTERVAL_MAX_S: Final = 10.0
 
 
 class Listener:
@@ -19,7 +28,8 @@ class Listener:
         shared: SharedBuffer,
         *,
         max_frame_bytes: int,
-        max_connections: int = 1 << 31,
+        limit: ConnectionLimit | None = None,
+        options: SocketOptions = SocketOptions(),  # noqa: B008 - it is a value
     ) -> None:
         self.name = name
         self.port = 0
@@ -27,7 +37,10 @@ class Listener:
         self._handler = handler
         self._shared = shared
         self._max_frame_bytes = max_frame_bytes
-        self._max_connections = max_connections
+        self._limit = ConnectionLimit() if limit is None else limit
+        self._options = options
+        self._sockets: dict[Connection, Any] = {}
+        self._look: asyncio.TimerHandle | None = None
         self._connections: dict[Connection, None] = {}
         self._server: asyncio.AbstractServer | None = None
 
@@ -37,6 +50,8 @@ class Listener:
             self._accept, host or None, port, backlog=1024, reuse_address=True, start_serving=False
         )
         sockets = getattr(self._server, "sockets", ())
+        for listening in sockets:
+            self._options.prepare_listening(listening)
         self.port = sockets[0].getsockname()[1] if sockets else port
 
     async def serve(self) -> None:
@@ -47,10 +62,17 @@ class Listener:
     def connection_count(self) -> int:
         return len(self._connections)
 
+    @property
+    def sockets(self) -> list[Any]:
+        """Those of the connections."""
+        return list(self._sockets.values())
+
     def close(self) -> None:
         """Stops accepting and drops every connection."""
         if self._server is not None:
             self._server.close()
+        if self._look is not None:
+            self._look.cancel()
         for connection in list(self._connections):
             connection.abort()
 
@@ -64,17 +86,40 @@ class Listener:
             on_lost=self._lost,
         )
         self._connections[connection] = None
-        return _Protocol(connection, is_refused=len(self._connections) > self._max_connections)
+        self._limit.count += 1
+        return _Protocol(connection, self._opened, is_refused=self._limit.count > self._limit.most)
+
+    def _opened(self, connection: Connection, opened: Any) -> None:
+        self._options.prepare(opened)
+        self._sockets[connection] = opened
+        if self._look is None and self._options.max_idle_ms >= 0:
+            self._look_later()
 
     def _lost(self, connection: Connection) -> None:
-        self._connections.pop(connection, None)
+        self._sockets.pop(connection, None)
+        if connection in self._connections:
+            del self._connections[connection]
+            self._limit.count -= 1
+
+    def _look_later(self) -> None:
+        interval_s = min(self._options.max_idle_ms / 1000 / _LOOKS_PER_IDLE_TIME, _LOOK_INTERVAL_MAX_S)
+        self._look = self._loop.call_later(interval_s, self._close_idle)
+
+    def _close_idle(self) -> None:
+        for connection, opened in list(self._sockets.items()):
+            if idle_ms(opened) > self._options.max_idle_ms:
+                connection.abort()
+        self._look = None
+        if self._sockets:
+            self._look_later()
 
 
 class _Protocol(asyncio.BufferedProtocol):
     """A connection as a loop wants it. What runs per read is the connection's own, without a call in between."""
 
-    def __init__(self, connection: Connection, is_refused: bool) -> None:
+    def __init__(self, connection: Connection, on_opened: Callable[[Connection, Any], None], is_refused: bool) -> None:
         self._connection = connection
+        self._on_opened = on_opened
         self._is_refused = is_refused
         self.get_buffer = connection.get_buffer  # type: ignore[method-assign]
         self.buffer_updated = connection.buffer_updated  # type: ignore[method-assign, assignment]
@@ -86,7 +131,7 @@ class _Protocol(asyncio.BufferedProtocol):
         self._connection.connection_made(transport)
         opened = transport.get_extra_info("socket")
         if opened is not None and opened.family in (socket.AF_INET, socket.AF_INET6):
-            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._on_opened(self._connection, opened)
         if self._is_refused:
             self._connection.abort()
 

@@ -50,8 +50,8 @@ class Cleaner:
         self.uncleanable: dict[TopicPartition, str] = {}
         self.running: dict[TopicPartition, Cleaning] = {}
         self._files = files
-        self._buffer_bytes = buffer_bytes
-        self._load_factor = load_factor
+        self.buffer_bytes = buffer_bytes
+        self.load_factor = load_factor
 
     def examine(self, partition: TopicPartition, log: Log, now_ms: int) -> Candidate | None:
         """The log as a candidate if it is due. May open segments to learn their timestamps, where lags are set."""
@@ -100,8 +100,8 @@ class Cleaner:
             candidate.log,
             cleanable.first_dirty,
             cleanable.end,
-            self._buffer_bytes,
-            self._load_factor,
+            self.buffer_bytes,
+            self.load_factor,
             now_ms,
         )
         self.running[candidate.partition] = cleaning

@@ -91,6 +91,10 @@ class LogDirectory:
         """The clean end: every log was closed and every checkpoint written before this."""
         assert self.offline is None, f"{self.path} is offline: {self.offline}"
         write_marker(self._fs, self.path, broker_epoch)
+        self.leave()
+
+    def leave(self) -> None:
+        """Gives the lock back, and leaves no trace that there was one."""
         self._fs.remove(f"{self.path}/{LOCK}")
         self._lock.release()
 
@@ -99,15 +103,20 @@ class LogDirectory:
         self._lock.release()
 
 
-def open_log_directory(fs: FileSystem, path: str, cluster_id: str, node_id: int) -> LogDirectory:
-    """ValueError where the directory is not ours to open; BlockingIOError where a broker has it; else OSError."""
+def open_log_directory(
+    fs: FileSystem, path: str, cluster_id: str, node_id: int, setting: str = "log.dirs"
+) -> LogDirectory:
+    """ValueError where the directory is not ours to open; BlockingIOError where a broker has it; else OSError.
+
+    `setting` is the one that names the directory.
+    """
     if not fs.is_directory(path):
-        raise FileNotFoundError(f"log.dirs: {path} is not a directory")
+        raise FileNotFoundError(f"{setting}: {path} is not a directory")
     meta = read_meta_properties(fs, path)
     if meta is None:
-        raise ValueError(f"log.dirs: {path} has no meta.properties; format it first (mainstem format)")
+        raise ValueError(f"{setting}: {path} has no meta.properties; format it first (mainstem format)")
     if meta.cluster_id != cluster_id:
-        raise ValueError(f"log.dirs: {path} belongs to cluster.id {meta.cluster_id}, not to {cluster_id}")
+        raise ValueError(f"{setting}: {path} belongs to cluster.id {meta.cluster_id}, not to {cluster_id}")
     if meta.node_id != node_id:
-        raise ValueError(f"log.dirs: {path} belongs to node.id {meta.node_id}, not to {node_id}")
+        raise ValueError(f"{setting}: {path} belongs to node.id {meta.node_id}, not to {node_id}")
     return LogDirectory(fs, path, fs.lock(f"{path}/{LOCK}"), meta)

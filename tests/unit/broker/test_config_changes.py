@@ -67,6 +67,8 @@ GIVEN = {
         ("cordoned.log.dirs", "*", True, False),
         ("cordoned.log.dirs", "/x", False, False),
         ("listeners", "PLAINTEXT://127.0.0.1:19092", False, False),
+        ("listeners", "PLAINTEXT://127.0.0.1:1,CONTROLLER://127.0.0.1:19093", False, False),
+        ("listeners", GIVEN["listeners"], True, False),
         ("metric.reporters", "", True, True),
         ("metric.reporters", "org.apache.kafka.common.metrics.JmxReporter,", False, False),
         ("metric.reporters", "org.apache.kafka.common.metrics.JmxReporter", True, True),

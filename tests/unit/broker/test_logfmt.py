@@ -1,6 +1,6 @@
 import logging
 
-from mainstem.broker.logfmt import LogfmtFormatter
+from mainstem.broker.logfmt import LogfmtFormatter, quoted
 
 
 def test_a_line_says_what_happened_to_whom_and_parses_as_logfmt() -> None:
@@ -17,3 +17,7 @@ def test_a_line_says_what_happened_to_whom_and_parses_as_logfmt() -> None:
     assert LogfmtFormatter().format(record) == (
         'at=1970-01-01T00:00:00.250Z level=info topic=orders note="a b" msg="created \\"x\\"\\ntopic"'
     )
+
+
+def test_what_a_client_says_of_itself_neither_breaks_a_line_nor_moves_a_cursor() -> None:
+    assert quoted("a\x1b[2J\x00\u2028\r\n\u00e9 ") == '"a\\x1b[2J\\x00\\u2028\\r\\n\u00e9 "'

@@ -8,10 +8,13 @@ import pytest
 
 from mainstem.broker.apis import k02_list_offsets
 from mainstem.broker.app import Broker
+from mainstem.protocol.errors import ErrorCode
+from mainstem.protocol.messages.k01_fetch import FetchResponse
 from mainstem.protocol.messages.k02_list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from mainstem.protocol.messages.k03_metadata import MetadataRequest
 from mainstem.protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 from mainstem.protocol.rpc import encode_request
-from tests.support.raw import Peer, connect, run_with_node
+from tests.support.raw import Peer, connect, fetch_request, run_with_node
 
 
 def test_a_handler_that_fails_ends_its_connection_and_no_other(
@@ -61,5 +64,23 @@ def test_an_unknown_version_of_api_versions_is_answered_and_of_others_ends_the_c
         frame[6:8] = struct.pack(">h", 99)
         peer.writer.write(bytes(frame))
         assert await asyncio.wait_for(peer.reader.read(), 5) == b""
+
+    run_with_node(tmp_path, scenario)
+
+
+def test_a_controllers_listener_serves_what_controllers_serve_and_nothing_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        port = node.bound_port("CONTROLLER")
+        controller = Peer(*await asyncio.open_connection("127.0.0.1", port))
+        answer = await controller.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
+        assert 3 not in [each.api_key for each in answer.api_keys]
+        fetched = await controller.ask(fetch_request("orders", 0), 12, FetchResponse)
+        assert fetched.error_code == ErrorCode.INVALID_REQUEST
+        controller.send(MetadataRequest(topics=None), 9)
+        assert await asyncio.wait_for(controller.reader.read(), 5) == b""
+        assert "Metadata is not for CONTROLLER" in caplog.text
+        controller.close()
 
     run_with_node(tmp_path, scenario)

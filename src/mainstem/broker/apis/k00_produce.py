@@ -76,6 +76,8 @@ _TRY_AGAIN = (
 
 def handle_frame(broker: "Broker", context: RequestContext, exchange: Exchange) -> None:
     request = read_produce_request(exchange.frame, context.body_at, context.api_version)
+    if len(request.topics) > 1 or (request.topics and len(request.topics[0].partitions) > 1):
+        _keep_last(request)
     if request.transactional_id is None:
         _produce(broker, context, exchange, request, _NOTHING_ADMITTED)
         return
@@ -88,6 +90,21 @@ def handle_frame(broker: "Broker", context: RequestContext, exchange: Exchange) 
         broker.verification.run_in_order(next(iter(producers)), work)
     else:
         _produce(broker, context, exchange, request, _NOTHING_ADMITTED)
+
+
+def _keep_last(request: ProduceRequest) -> None:
+    """Of a partition that is named more than once what is said last counts, and is answered once: Kafka's rule."""
+    topics: dict[tuple[str, bytes], dict[int, ProducePartition]] = {}
+    named = 0
+    for topic in request.topics:
+        partitions = topics.setdefault((topic.name, topic.topic_id), {})
+        for wanted in topic.partitions:
+            partitions[wanted.index] = wanted
+        named += len(topic.partitions)
+    if named != sum(map(len, topics.values())) or len(topics) != len(request.topics):
+        request.topics = [
+            ProduceTopic(name, topic_id, list(partitions.values())) for (name, topic_id), partitions in topics.items()
+        ]
 
 
 _NOTHING_ADMITTED = Admitted()
@@ -329,6 +346,8 @@ def _fill_appended(
 def _fill_refused(answer: ProducePartitionResponse, error: RemoteError, partition: Partition) -> None:
     """The log itself, or its leader, does not take the batch."""
     _fill_failed(answer, error)
+    if error.code is ErrorCode.INVALID_RECORD and not isinstance(error, RecordsRejectedError):
+        answer.record_errors = [RecordError(0, error.message)]
     if error.code not in _WITHOUT_LOG_START:
         answer.log_start_offset = partition.log.log_start
 
@@ -357,8 +376,6 @@ def _fill_failed(answer: ProducePartitionResponse, error: RemoteError) -> None:
     answer.error_message = error.message or None
     if isinstance(error, RecordsRejectedError):
         answer.record_errors = [RecordError(at, why) for at, why in error.record_errors]
-    elif error.code is ErrorCode.INVALID_RECORD:
-        answer.record_errors = [RecordError(0, error.message)]
 
 
 def _finish_unacknowledged(exchange: Exchange, topics: list[ProduceTopicResponse]) -> None:

@@ -21,6 +21,7 @@ from mainstem.protocol.fetch import (
     FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
+    FetchTopic,
     FetchTopicResponse,
     encode_fetch_response,
     read_fetch_request,
@@ -39,6 +40,7 @@ MIN_VERSION = 4
 MAX_VERSION = 18
 
 _TOPIC_IDS_FROM = 13
+_READ_UNCOMMITTED = 0
 _READ_COMMITTED = 1
 _NO_OFFSET = -1
 
@@ -47,14 +49,32 @@ def handle_frame(broker: "Broker", context: RequestContext, exchange: Exchange) 
     request = read_fetch_request(exchange.frame, context.body_at, context.api_version)
     exchange.frame = b""
     uses_topic_ids = context.api_version >= _TOPIC_IDS_FROM
+    if request.isolation_level not in (_READ_UNCOMMITTED, _READ_COMMITTED):
+        topics = [] if uses_topic_ids else [_failed_topic(topic) for topic in request.topics]
+        failed = FetchResponse(topics, int(ErrorCode.UNKNOWN_SERVER_ERROR), request.session_id)
+        _respond_empty(exchange, context, failed)
+        return
     try:
+        if context.listener_name in broker.config.controller_listeners:
+            raise RemoteError(ErrorCode.INVALID_REQUEST, "controllers are asked for metadata alone")
         session = broker.fetch_sessions.enter(request, uses_topic_ids)
     except RemoteError as error:
-        answer = FetchResponse([], int(error.code))
-        pieces = encode_fetch_response(answer, context.api_version, context.correlation_id)
-        exchange.respond([piece for piece in pieces if isinstance(piece, bytes)])
+        _respond_empty(exchange, context, FetchResponse([], int(error.code)))
         return
     _Fetch(broker, context, exchange, request, session, uses_topic_ids).start()
+
+
+def _respond_empty(exchange: Exchange, context: RequestContext, answer: FetchResponse) -> None:
+    pieces = encode_fetch_response(answer, context.api_version, context.correlation_id)
+    exchange.respond([piece for piece in pieces if isinstance(piece, bytes)])
+
+
+def _failed_topic(topic: FetchTopic) -> FetchTopicResponse:
+    answers: list[FetchPartitionResponse] = []
+    for each in topic.partitions:
+        answers.append(FetchPartitionResponse(each.partition, int(ErrorCode.UNKNOWN_SERVER_ERROR), _NO_OFFSET))
+        answers[-1].aborted = []
+    return FetchTopicResponse(topic.name, topic.topic_id, answers)
 
 
 _Job = ReadJob | AbortedJob
@@ -66,7 +86,7 @@ _NOT_FOUND = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 class _Wanted:
     """One partition of a request, with what was found for it."""
 
-    __slots__ = ("answer", "key", "partition", "slice", "wanted")
+    __slots__ = ("answer", "gone", "key", "partition", "slice", "wanted")
 
     def __init__(self, key: SessionKey, wanted: FetchPartition, partition: Partition | None) -> None:
         self.key = key
@@ -74,6 +94,8 @@ class _Wanted:
         self.partition = partition
         self.answer: FetchPartitionResponse | None = None
         self.slice: Slice | None = None
+        self.gone = ""
+        """The topic's name, where the session has found the topic before and it is there no more."""
 
     def release(self) -> None:
         if self.slice is not None:
@@ -120,10 +142,13 @@ class _Fetch:
     def _find(self) -> list[_Wanted]:
         find = self._broker.partitions.get_by_id if self._uses_topic_ids else self._broker.partitions.get
         if self._session is not None:
-            return [
+            found = [
                 _Wanted(key, each.wanted, find(key[0], key[1]))  # type: ignore[arg-type]
                 for key, each in self._session.partitions.items()
             ]
+            if self._uses_topic_ids:
+                self._remember_names(self._session, found)
+            return found
         # One that is named twice is answered once, by what is said of it last.
         wanted: dict[SessionKey, _Wanted] = {}
         for topic in self._request.topics:
@@ -132,6 +157,15 @@ class _Fetch:
                 key = (name, each.partition)
                 wanted[key] = _Wanted(key, each, find(name, each.partition))  # type: ignore[arg-type]
         return list(wanted.values())
+
+    def _remember_names(self, session: FetchSession, found: list[_Wanted]) -> None:
+        """A topic that is deleted later is told as gone, one that has another id since as another (as Kafka does)."""
+        for each in found:
+            known = session.partitions[each.key]
+            if each.partition is not None:
+                known.topic = each.partition.topic
+            elif known.topic and each.key[0] not in self._broker.image.topics_by_id:
+                each.gone = known.topic
 
     def start(self) -> None:
         cold = self._read()
@@ -203,8 +237,9 @@ class _Fetch:
         used = sum(each.slice.size for each in self._wanted[:first] if each.slice is not None)
         for at in range(first, len(self._wanted)):
             each = self._wanted[at]
+            room = self._max_bytes - used if at == 0 else max(0, self._max_bytes - used)
             try:
-                job = self._go_on(each, self._begin(each, self._max_bytes - used, min_one=used == 0))
+                job = self._go_on(each, self._begin(each, room, min_one=used == 0))
                 if job is not None:
                     return at, job
             except (RemoteError, StorageError) as error:
@@ -218,10 +253,16 @@ class _Fetch:
         wanted = each.wanted
         if partition is None:
             key, index = each.key
+            if each.gone:
+                raise self._why_gone(each.gone)
             partitions = self._broker.partitions
             partition = partitions.find_by_id(key, index) if isinstance(key, bytes) else partitions.find(key, index)
             each.partition = partition
-        leader = partition.check_leader(wanted.current_leader_epoch)
+        elif partition.leader is None and self._broker.image.topics_by_id.get(partition.topic_id) is None:
+            raise self._why_gone(partition.topic)
+        partition.check_leader(wanted.current_leader_epoch)
+        if self._request.replica_id >= 0:
+            self._check_replica(partition)
         upper_bound = self._upper_bound(partition)
         answer = FetchPartitionResponse(wanted.partition, 0, partition.high_watermark)
         answer.last_stable_offset = partition.last_stable_offset
@@ -229,15 +270,31 @@ class _Fetch:
         each.answer = answer
         if wanted.last_fetched_epoch >= 0:
             end = partition.log.end_offset_for(wanted.last_fetched_epoch)
+            if end.epoch < 0 or end.end_offset < 0:
+                raise RemoteError(
+                    ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition} knows no epoch {wanted.last_fetched_epoch}"
+                )
             if end.epoch < wanted.last_fetched_epoch or end.end_offset < wanted.fetch_offset:
                 answer.diverging_epoch = end.epoch
                 answer.diverging_end_offset = end.end_offset
                 upper_bound = partition.log.log_start
                 return partition.log.begin_read(upper_bound, 0, upper_bound)
-        assert leader is not None
-        return partition.log.begin_read(
-            wanted.fetch_offset, max(0, min(wanted.max_bytes, room)), upper_bound, min_one and self._max_bytes > 0
-        )
+        limit = min(wanted.max_bytes, room)
+        if limit < 0 and partition.log.log_start <= wanted.fetch_offset < upper_bound:
+            raise RemoteError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{limit} is no number of bytes to read")
+        return partition.log.begin_read(wanted.fetch_offset, max(0, limit), upper_bound, min_one)
+
+    def _why_gone(self, topic: str) -> RemoteError:
+        if topic in self._broker.image.topics:
+            return RemoteError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{topic} has another id since")
+        return RemoteError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} was deleted")
+
+    def _check_replica(self, partition: Partition) -> None:
+        """Only a replica fetches as one; the leader itself does not."""
+        state = self._broker.image.partition(partition.topic, partition.index)
+        replica = self._request.replica_id
+        if state is None or replica == state.leader or replica not in state.replicas:
+            raise RemoteError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{replica} is no follower of {partition}")
 
     def _go_on(self, each: _Wanted, step: _Step) -> _Job | None:
         """Goes on with a partition as far as memory allows; the job that needs a thread, where there is one."""
@@ -309,6 +366,8 @@ class _Fetch:
         session = self._session
         if session is None:
             session = self._broker.fetch_sessions.begin(self._request, self._uses_topic_ids)
+            if session is not None and self._uses_topic_ids:
+                self._remember_names(session, self._wanted)
         topics: list[FetchTopicResponse] = []
         last_key: TopicKey | None = None
         for each in list(self._wanted):

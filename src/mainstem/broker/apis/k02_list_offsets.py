@@ -34,6 +34,7 @@ _EARLIEST_LOCAL = -4
 _LATEST_TIERED = -5
 _EARLIEST_PENDING_UPLOAD = -6
 _SINCE = {_MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9, _EARLIEST_PENDING_UPLOAD: 11}
+_READ_UNCOMMITTED = 0
 _READ_COMMITTED = 1
 _LEADER_EPOCH_SINCE = 4
 _NO_EPOCH = -1
@@ -59,6 +60,10 @@ async def handle(broker: "Broker", context: RequestContext, request: ListOffsets
                 if seen[key] > 1:
                     twice.add(key)
                     raise RemoteError(ErrorCode.INVALID_REQUEST, "a partition is asked for twice")
+                if request.isolation_level not in (_READ_UNCOMMITTED, _READ_COMMITTED):
+                    raise RemoteError(
+                        ErrorCode.UNKNOWN_SERVER_ERROR, f"there is no isolation level {request.isolation_level}"
+                    )
                 _check_timestamp(wanted.timestamp, context.api_version)
                 partition = broker.partitions.find(topic.name, wanted.partition_index)
                 answers.append(await _find(broker, partition, wanted, request, context.api_version))

@@ -36,6 +36,8 @@ _CREATION_SAID_FROM = 4
 async def handle(broker: "Broker", context: RequestContext, request: MetadataRequest) -> MetadataResponse:
     version = context.api_version
     wanted = request.topics
+    if version < _IDS_ASKED_FROM and any(each.name is None or each.topic_id != ZERO_UUID for each in wanted or ()):
+        return _refused(wanted or [])
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else None
     topics: list[MetadataResponseTopic] = []
     if wanted is None or (version == 0 and not wanted):
@@ -44,8 +46,9 @@ async def handle(broker: "Broker", context: RequestContext, request: MetadataReq
         may_create = broker.config.get_bool("auto.create.topics.enable") and (
             version < _CREATION_SAID_FROM or request.allow_auto_topic_creation
         )
-        for each in _once_each(wanted):
-            topics.append(await _find(broker, each, version, may_create, operations))
+        by_id = [each for each in wanted if each.topic_id != ZERO_UUID]
+        for each in _once_each(by_id or wanted):
+            topics.append(await _find(broker, each, may_create, operations))
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node_id, host=host, port=port, rack=rack)
@@ -62,23 +65,30 @@ async def handle(broker: "Broker", context: RequestContext, request: MetadataReq
     )
 
 
+def _refused(wanted: Iterable[MetadataRequestTopic]) -> MetadataResponse:
+    """Ids cannot be asked for yet: nothing is told."""
+    topics = [_failed(each.name or "", ErrorCode.INVALID_REQUEST) for each in wanted]
+    for topic in topics:
+        topic.is_internal = False
+    return MetadataResponse(brokers=[], cluster_id=None, controller_id=-1, topics=topics)
+
+
 def _once_each(wanted: Iterable[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
-    return list({(each.topic_id, each.name): each for each in wanted}.values())
+    """Names do not count beside ids."""
+    return list({each.name if each.topic_id == ZERO_UUID else each.topic_id: each for each in wanted}.values())
 
 
 async def _find(
-    broker: "Broker", wanted: MetadataRequestTopic, version: int, may_create: bool, operations: int | None
+    broker: "Broker", wanted: MetadataRequestTopic, may_create: bool, operations: int | None
 ) -> MetadataResponseTopic:
     name = wanted.name
-    if version >= _IDS_ASKED_FROM and wanted.topic_id != ZERO_UUID:
-        if name is not None:
-            return _failed(name, ErrorCode.INVALID_REQUEST, wanted.topic_id)
+    if wanted.topic_id != ZERO_UUID:
         topic = broker.image.topics_by_id.get(wanted.topic_id)
         if topic is None:
             return _failed(None, ErrorCode.UNKNOWN_TOPIC_ID, wanted.topic_id)
         return _describe(broker, topic, operations)
     if name is None:
-        return _failed("" if version < _IDS_ASKED_FROM else None, ErrorCode.INVALID_REQUEST)
+        return _failed(None, ErrorCode.INVALID_REQUEST)
     topic = broker.image.topics.get(name)
     if topic is None:
         if not is_legal_name(name):

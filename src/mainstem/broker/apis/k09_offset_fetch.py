@@ -78,7 +78,7 @@ async def _fetch(
         found = await broker.groups.fetch_offsets(group.group_id, wanted, require_stable)
     except RemoteError as error:
         return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=error.code)
-    topics = _by_topic(found, [topic.topic for topic in wanted or ()])
+    topics = _by_topic(found) if wanted is None else _as_wanted(found, wanted)
     if by_id:
         named, topics = topics, []
         for topic_found in named:
@@ -89,23 +89,34 @@ async def _fetch(
     return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics + unknown)
 
 
-def _by_topic(found: list[FetchedOffset], wanted: list[str]) -> list[OffsetFetchResponseTopics]:
-    topics = {name: OffsetFetchResponseTopics(name=name, partitions=[]) for name in wanted}
+def _as_wanted(found: list[FetchedOffset], wanted: list[WantedTopic]) -> list[OffsetFetchResponseTopics]:
+    """As often as they were asked for, and in that order."""
+    left = iter(found)
+    return [
+        OffsetFetchResponseTopics(name=topic.topic, partitions=[_told(next(left)) for _ in topic.partitions])
+        for topic in wanted
+    ]
+
+
+def _by_topic(found: list[FetchedOffset]) -> list[OffsetFetchResponseTopics]:
+    topics: dict[str, OffsetFetchResponseTopics] = {}
     for offset in found:
         topic = topics.get(offset.topic)
         if topic is None:
             topic = topics[offset.topic] = OffsetFetchResponseTopics(name=offset.topic, partitions=[])
-        committed = offset.committed
-        topic.partitions.append(
-            OffsetFetchResponsePartitions(
-                partition_index=offset.partition,
-                committed_offset=_NO_OFFSET if committed is None else committed.offset,
-                committed_leader_epoch=-1 if committed is None else committed.leader_epoch,
-                metadata="" if committed is None else committed.metadata,
-                error_code=offset.error,
-            )
-        )
+        topic.partitions.append(_told(offset))
     return list(topics.values())
+
+
+def _told(offset: FetchedOffset) -> OffsetFetchResponsePartitions:
+    committed = offset.committed
+    return OffsetFetchResponsePartitions(
+        partition_index=offset.partition,
+        committed_offset=_NO_OFFSET if committed is None else committed.offset,
+        committed_leader_epoch=-1 if committed is None else committed.leader_epoch,
+        metadata="" if committed is None else committed.metadata,
+        error_code=offset.error,
+    )
 
 
 def _refused(topic: OffsetFetchRequestTopics, code: int) -> list[OffsetFetchResponsePartitions]:

@@ -14,7 +14,7 @@ from mainstem.broker.clock import Clock
 from mainstem.broker.config import BrokerConfig
 from mainstem.broker.config_view import ConfigView
 from mainstem.broker.partitions import Partitions
-from mainstem.core.controller.image import BROKER, ClusterImage, ImageDelta
+from mainstem.core.controller.image import ClusterImage, ImageDelta
 from mainstem.storage.checkpoint import CLEANER_OFFSETS, RECOVERY_POINTS, TopicPartition
 from mainstem.storage.cleaner import Candidate, Cleaner
 from mainstem.storage.cleaning import Cleaning
@@ -55,13 +55,12 @@ class Compaction:
         self._loop = loop
         self._clock = clock
         self._partitions = partitions
-        self._config = config
         self._enabled = config.get_bool("log.cleaner.enable")
-        self._backoff_s = config.get_int("log.cleaner.backoff.ms", at_least=0) / 1000
+        self.backoff_s = config.get_int("log.cleaner.backoff.ms", at_least=0) / 1000
         self._buffer_bytes = config.get_int("log.cleaner.dedupe.buffer.size", at_least=1 << 10)
         self._load_factor = config.get_float("log.cleaner.io.buffer.load.factor")
         self._throttle = Throttle(config.get_float(_RATE))
-        self._cleaner: Cleaner | None = None
+        self.cleaner: Cleaner | None = None
         self._running: asyncio.Task[None] | None = None
         self._pause: asyncio.Future[None] | None = None
         self._stopping = False
@@ -72,44 +71,49 @@ class Compaction:
         offsets: dict[TopicPartition, int] = {}
         for directory in self._partitions.dirs.directories:
             offsets |= directory.checkpoints[CLEANER_OFFSETS]
-        self._cleaner = Cleaner(self._partitions.open_files, offsets, self._buffer_bytes, self._load_factor)
+        self.cleaner = Cleaner(self._partitions.open_files, offsets, self._buffer_bytes, self._load_factor)
         self._running = self._loop.create_task(self._run())
 
     async def stop(self) -> None:
         """Returns when no cleaning touches a log any more; one under way ends without a trace."""
         self._stopping = True
-        if self._pause is not None and not self._pause.done():
-            self._pause.set_result(None)
+        self._end_pause()
         if self._running is not None:
             await self._running
 
     def follow(self, image: ClusterImage, delta: ImageDelta) -> None:
         """Forgets how far logs were cleaned that are gone: others may come under their names."""
-        if (BROKER, "") in delta.configs or (BROKER, str(self._config.node_id)) in delta.configs:
-            self._follow_rate(image)
-        if self._cleaner is not None:
+        if self.cleaner is not None:
             for topic in delta.removed_topics.values():
                 for index in topic.partitions:
-                    self._cleaner.forget((topic.name, index))
+                    self.cleaner.forget((topic.name, index))
 
-    def _follow_rate(self, image: ClusterImage) -> None:
-        text = ConfigView(self._config.given, image, self._config.node_id).get(_RATE)
-        try:
-            self._throttle.bytes_per_s = float(text or "")
-        except ValueError:
-            log.error("%s stays as it is: %s is no number", _RATE, text)
+    def take_settings(self, view: ConfigView) -> None:
+        """What was set while running. A cleaning under way goes on as it began, at the new rate."""
+        self._throttle.bytes_per_s = view.get_float(_RATE)
+        self.backoff_s = view.get_int("log.cleaner.backoff.ms") / 1000
+        self._buffer_bytes = view.get_int("log.cleaner.dedupe.buffer.size")
+        self._load_factor = view.get_float("log.cleaner.io.buffer.load.factor")
+        if self.cleaner is not None:
+            self.cleaner.buffer_bytes = self._buffer_bytes
+            self.cleaner.load_factor = self._load_factor
+        self._end_pause()
 
     async def _run(self) -> None:
-        assert self._cleaner is not None
+        assert self.cleaner is not None
         while not self._stopping:
             try:
-                candidate = await self._choose(self._cleaner)
+                candidate = await self._choose(self.cleaner)
                 if candidate is not None:
-                    await self._clean(self._cleaner, candidate)
+                    await self._clean(self.cleaner, candidate)
                     continue
             except Exception:
                 log.exception("compaction failed")
-            await self._rest(self._backoff_s)
+            await self._rest(self.backoff_s)
+
+    def _end_pause(self) -> None:
+        if self._pause is not None and not self._pause.done():
+            self._pause.set_result(None)
 
     async def _rest(self, seconds: float) -> None:
         """Returns after a time, or when the end has come."""

@@ -120,9 +120,11 @@ def _check_topic(context: Context, own: Mapping[str, str]) -> None:
         if name not in TOPIC_CONFIGS:
             raise _invalid(f"Unknown topic config name: {name}")
     try:
-        parse_log_config(own, context.settings.log_defaults)
+        config = parse_log_config(own, context.settings.log_defaults)
     except ValueError as error:
         raise _invalid(str(error)) from None
+    if config.remote_storage_enable:
+        raise _invalid("remote.storage.enable=true is not allowed: there is no remote storage, so it must be false")
 
 
 # -- the requests --------------------------------------------------------------------------------------------------

@@ -36,6 +36,8 @@ PREFERRED, UNCLEAN = 0, 1
 
 def elect_leaders(context: Context, request: ElectLeadersRequest, version: int) -> Decision:
     kind = request.election_type if version >= 1 else PREFERRED
+    if request.topic_partitions is not None and not request.topic_partitions:
+        return Decision(ElectLeadersResponse(error_code=ErrorCode.NONE, replica_election_results=[]))
     if kind not in (PREFERRED, UNCLEAN):
         return _unknown_election(request, kind)
     asked = [(one.topic, one.partitions) for one in request.topic_partitions or []]

@@ -7,6 +7,7 @@ all read it. `LogConfig` is what the log works with, made once per change and ne
 A bad value is a ValueError of one sentence that names the key, the value and what is allowed.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from enum import Enum
@@ -19,8 +20,14 @@ LONG_MIN: Final = -(1 << 63)
 
 _HOUR_MS: Final = 3_600_000
 _MINUTE_MS: Final = 60_000
+_WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]+")
 
 Value = int | float | bool | str | tuple[str, ...] | None
+
+
+def is_whole_number(text: str) -> bool:
+    """As Java reads one; Python would take more, such as underscores and spaces."""
+    return _WHOLE_NUMBER.fullmatch(text) is not None
 
 
 class ConfigType(Enum):
@@ -83,10 +90,9 @@ def _parse(key: ConfigKey, text: str) -> Value:
             return stripped.lower() == "true"
         case ConfigType.INT | ConfigType.LONG | ConfigType.SHORT:
             low, high = (INT_MIN, INT_MAX) if key.type is ConfigType.INT else (LONG_MIN, LONG_MAX)
-            try:
-                number = int(_as_java(stripped))
-            except ValueError:
-                raise ValueError(f"{key.name}={text} is not allowed: it must be a whole number") from None
+            if not is_whole_number(stripped):
+                raise ValueError(f"{key.name}={text} is not allowed: it must be a whole number")
+            number = int(stripped)
             if not low <= number <= high:
                 raise ValueError(f"{key.name}={text} is not allowed: it must lie between {low} and {high}")
             return number

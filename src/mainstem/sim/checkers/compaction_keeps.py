@@ -65,7 +65,7 @@ class CompactionKeeps(Checker):
         self._begun.clear()
 
     def after_step(self, broker: Broker) -> None:
-        cleaner = broker.compaction._cleaner
+        cleaner = broker.compaction.cleaner
         if cleaner is None or not (cleaner.running or self._begun):
             return
         for (topic, index), cleaning in cleaner.running.items():

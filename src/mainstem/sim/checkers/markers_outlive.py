@@ -22,7 +22,7 @@ class MarkersOutlive(Checker):
         self._begun.clear()
 
     def after_step(self, broker: Broker) -> None:
-        cleaner = broker.compaction._cleaner
+        cleaner = broker.compaction.cleaner
         if cleaner is None or not (cleaner.running or self._begun):
             return
         for place, cleaning in cleaner.running.items():

@@ -1,0 +1,49 @@
+"""What a listener asks of the kernel for the sockets of its connections.
+
+How long a connection has been idle is the kernel's knowledge, so that nothing has to be noted for each request.
+"""
+
+import socket
+import struct
+from dataclasses import dataclass
+from typing import Any, Final
+
+_LAST_DATA: Final = struct.Struct("=44xIII")
+"""Of Linux's tcp_info: milliseconds since data was sent, since it was acknowledged, and since it was received."""
+
+
+@dataclass(frozen=True, slots=True)
+class SocketOptions:
+    """-1 leaves to the system what it is."""
+
+    send_buffer_bytes: int = -1
+    receive_buffer_bytes: int = -1
+    max_idle_ms: int = -1
+    """How long a connection may be idle; a negative number is for ever."""
+
+    def prepare_listening(self, listening: Any) -> None:
+        """Connections take their receive buffer over from the listening socket, and have it from the first byte on."""
+        if self.receive_buffer_bytes != -1:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive_buffer_bytes)
+
+    def prepare(self, opened: Any) -> None:
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if self.send_buffer_bytes != -1:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.send_buffer_bytes)
+
+
+def idle_ms(opened: Any) -> int:
+    """How long ago data was last received or sent."""
+    sent, _, received = _LAST_DATA.unpack(opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _LAST_DATA.size))
+    return int(min(sent, received))
+
+
+class ConnectionLimit:
+    """How many connections there may be, on all listeners that share it."""
+
+    __slots__ = ("count", "most")
+
+    def __init__(self, most: int = 1 << 31) -> None:
+        self.count = 0
+        self.most = most

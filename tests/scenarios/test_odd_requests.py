@@ -1,0 +1,233 @@
+"""Requests that are allowed and that hardly anyone sends: answered as Kafka 4.3.1 answers them."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from mainstem.broker.app import Broker
+from mainstem.protocol.errors import ErrorCode
+from mainstem.protocol.messages.k00_produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from mainstem.protocol.messages.k01_fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+)
+from mainstem.protocol.messages.k02_list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from mainstem.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from mainstem.protocol.messages.k09_offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
+)
+from mainstem.protocol.messages.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from mainstem.protocol.messages.k19_create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from mainstem.protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from mainstem.protocol.messages.k43_elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from mainstem.protocol.messages.k44_incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from mainstem.protocol.primitives import ZERO_UUID
+from tests.support.raw import Peer, batch_of, connect, fetch_request, produce_request, run_with_node
+
+
+def test_the_first_batch_is_fetched_whatever_the_limits_say(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("orders")
+        await peer.produce("orders", b"a")
+        await peer.produce("orders", b"b")
+        found = await peer.fetch("orders", 0, max_bytes=0)
+        assert (found.error_code, len(found.records or b"")) == (0, len(batch_of(b"a")))
+
+    run_with_node(tmp_path, scenario)
+
+
+def test_a_negative_limit_is_an_error_where_there_is_something_to_read(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("orders")
+        await peer.produce("orders", b"a")
+        codes = [(await peer.fetch("orders", offset, max_bytes=-1)).error_code for offset in (0, 1, 2)]
+        assert codes == [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE]
+
+    run_with_node(tmp_path, scenario)
+
+
+def test_an_unknown_isolation_level_is_an_error(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("orders")
+        fetched = await peer.ask(fetch_request("orders", 0, isolation_level=2), 12, FetchResponse)
+        assert (fetched.error_code, fetched.responses[0].partitions[0].error_code) == (-1, -1)
+        wanted = ListOffsetsPartition(partition_index=0, timestamp=-1, current_leader_epoch=-1)
+        request = ListOffsetsRequest(
+            replica_id=-1, isolation_level=7, topics=[ListOffsetsTopic(name="orders", partitions=[wanted])]
+        )
+        listed = await peer.ask(request, 5, ListOffsetsResponse)
+        assert listed.topics[0].partitions[0].error_code == -1
+
+    run_with_node(tmp_path, scenario)
+
+
+def test_who_is_no_replica_does_not_fetch_as_one_and_an_unknown_epoch_is_out_of_range(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("orders")
+        await peer.produce("orders", b"a")
+        for replica in (1, 5):
+            request = fetch_request("orders", 0)
+            request.replica_id = replica
+            answer = await peer.ask(request, 12, FetchResponse)
+            assert answer.responses[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        request = fetch_request("orders", 0)
+        request.topics[0].partitions[0].last_fetched_epoch = 99
+        answer = await peer.ask(request, 12, FetchResponse)
+        assert answer.responses[0].partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+    run_with_node(tmp_path, scenario)
+
+
+def _by_id(topic_id: bytes, session_id: int, session_epoch: int, max_wait_ms: int = 0) -> FetchRequest:
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20, current_leader_epoch=-1)
+    return FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        session_id=session_id,
+        session_epoch=session_epoch,
+        topics=[FetchTopic(topic_id=topic_id, partitions=[partition])] if session_epoch <= 0 else [],
+        forgotten_topics_data=[],
+    )
+
+
+async def _delete(peer: Peer, topic: str) -> None:
+    answer = await peer.ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=5000), 5, DeleteTopicsResponse)
+    assert answer.responses[0].error_code == 0
+
+
+def test_a_fetch_learns_that_its_topic_was_deleted_and_that_another_took_its_name(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        async def code(request: FetchRequest) -> int:
+            answer = await peer.ask(request, 15, FetchResponse)
+            return answer.responses[0].partitions[0].error_code
+
+        await peer.ensure_topic("orders")
+        topic_id = node.image.topics["orders"].topic_id
+        begun = await peer.ask(_by_id(topic_id, 0, 0), 15, FetchResponse)
+        parked = await connect(node)
+        parked.send(_by_id(topic_id, 0, -1, max_wait_ms=20_000), 15)
+        while not node.partitions.find("orders", 0).watchers:
+            await asyncio.sleep(0.01)
+        await _delete(peer, "orders")
+        answer = await asyncio.wait_for(parked.receive(FetchResponse, 15), 10)
+        assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert await code(_by_id(topic_id, begun.session_id, 1)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        await peer.ensure_topic("orders")
+        assert await code(_by_id(topic_id, begun.session_id, 2)) == ErrorCode.INCONSISTENT_TOPIC_ID
+        forgets = _by_id(topic_id, begun.session_id, 3)
+        forgets.forgotten_topics_data = [ForgottenTopic(topic_id=topic_id, partitions=[0])]
+        ended = await peer.ask(forgets, 15, FetchResponse)
+        assert (ended.error_code, ended.session_id) == (0, 0)
+        parked.close()
+
+    run_with_node(tmp_path, scenario)
+
+
+def test_of_a_partition_that_is_produced_to_twice_in_a_request_the_last_counts(tmp_path: Path) -> None:
+    def data(*records: bytes) -> TopicProduceData:
+        return TopicProduceData(
+            name="orders", partition_data=[PartitionProduceData(index=0, records=each) for each in records]
+        )
+
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("orders")
+        one, two, three = batch_of(b"a"), batch_of(b"b", b"c"), batch_of(b"d", b"e", b"f")
+        request = ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[data(one, two), data(three)])
+        answer = await peer.ask(request, 9, ProduceResponse)
+        told = [(each.name, [p.base_offset for p in each.partition_responses]) for each in answer.responses]
+        assert told == [("orders", [0])]
+        assert (await peer.produce("orders", b"g")).base_offset == 3
+
+    run_with_node(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("records", [b"", b"abc", batch_of(b"a") + batch_of(b"b")])
+def test_records_that_are_not_one_batch_are_invalid_and_none_of_them_is_blamed(tmp_path: Path, records: bytes) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("orders")
+        answer = await peer.ask(produce_request("orders", records), 9, ProduceResponse)
+        told = answer.responses[0].partition_responses[0]
+        assert (told.error_code, told.record_errors) == (ErrorCode.INVALID_RECORD, [])
+
+    run_with_node(tmp_path, scenario)
+
+
+def test_metadata_goes_by_ids_where_there_are_any_and_names_do_not_count_beside_them(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("orders")
+        await peer.ensure_topic("users")
+        orders = node.image.topics["orders"].topic_id
+
+        async def ask(version: int, *topics: tuple[str | None, bytes]) -> MetadataResponse:
+            wanted = [MetadataRequestTopic(name=name, topic_id=topic_id) for name, topic_id in topics]
+            return await peer.ask(MetadataRequest(topics=wanted), version, MetadataResponse)
+
+        for version in (12, 13):
+            for asked in ([("orders", orders)], [("users", orders)], [("users", ZERO_UUID), (None, orders)]):
+                answer = await ask(version, *asked)
+                assert [(each.error_code, each.name) for each in answer.topics] == [(0, "orders")]
+        for version in (10, 11):
+            answer = await ask(version, ("users", ZERO_UUID), ("orders", orders))
+            assert {each.error_code for each in answer.topics} == {ErrorCode.INVALID_REQUEST}
+            assert (len(answer.topics), answer.brokers, answer.controller_id) == (2, [], -1)
+
+    run_with_node(tmp_path, scenario)
+
+
+def test_a_topic_is_not_tiered_without_tiering(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("orders")
+        config = CreatableTopicConfig(name="remote.storage.enable", value="true")
+        topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[config])
+        created = await peer.ask(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse)
+        assert created.topics[0].error_code == ErrorCode.INVALID_CONFIG
+        change = AlterableConfig(name="remote.storage.enable", config_operation=0, value="true")
+        resource = AlterConfigsResource(resource_type=2, resource_name="orders", configs=[change])
+        request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+        altered = await peer.ask(request, 1, IncrementalAlterConfigsResponse)
+        assert altered.responses[0].error_code == ErrorCode.INVALID_CONFIG
+
+    run_with_node(tmp_path, scenario)
+
+
+def test_offsets_are_told_as_often_as_they_are_asked_for_and_no_election_is_no_error(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ask(FindCoordinatorRequest(key="g", key_type=0), 3, FindCoordinatorResponse)
+        topics = [
+            OffsetFetchRequestTopic(name=name, partition_indexes=indexes)
+            for name, indexes in (("a", [0, 0]), ("b", []), ("a", [1]))
+        ]
+        fetched = await peer.ask(OffsetFetchRequest(group_id="g", topics=topics), 7, OffsetFetchResponse)
+        told = [(topic.name, [each.partition_index for each in topic.partitions]) for topic in fetched.topics]
+        assert told == [("a", [0, 0]), ("b", []), ("a", [1])]
+        request = ElectLeadersRequest(election_type=9, topic_partitions=[], timeout_ms=1000)
+        assert (await peer.ask(request, 2, ElectLeadersResponse)).error_code == 0
+
+    run_with_node(tmp_path, scenario)
