@@ -57,14 +57,18 @@ class Mutation:
 def _state_before_write(patch: pytest.MonkeyPatch, reached: Reached) -> None:
     """KAFKA-6683: what the producer did is noted before it is written, and before a roll takes a snapshot."""
 
-    def append(
-        self: Log, valid: Any, marker: Any, base_offset: int, last_offset: int, leader_epoch: int, now_ms: int
-    ) -> None:
+    roll_if_needed = Log._roll_if_needed
+    now: dict[Log, int] = {}
+
+    def roll_later(self: Log, size: int, max_timestamp: int, last_offset: int, now_ms: int) -> None:
+        now[self] = now_ms
+
+    def append(self: Log, valid: Any, marker: Any, base_offset: int, last_offset: int, leader_epoch: int) -> None:
         reached()
         if leader_epoch > self.epochs.latest:
             self.epochs.assign(leader_epoch, base_offset)
         self._apply_producer(valid.batch, marker, base_offset, last_offset, valid.max_timestamp)
-        self._roll_if_needed(valid.size, valid.max_timestamp, last_offset, now_ms)
+        roll_if_needed(self, valid.size, valid.max_timestamp, last_offset, now.pop(self))
         segment = self._active
         position = segment.write(valid.buffers(base_offset, leader_epoch), valid.size)
         self._segments.grew(valid.size)
@@ -72,6 +76,7 @@ def _state_before_write(patch: pytest.MonkeyPatch, reached: Reached) -> None:
         self.producers.states.end_offset = self.log_end
         segment.index_written(base_offset, last_offset, valid.max_timestamp, position, valid.size)
 
+    patch.setattr(Log, "_roll_if_needed", roll_later)
     patch.setattr(Log, "_append_valid", append)
 
 
@@ -92,12 +97,9 @@ def _appends_after_error(patch: pytest.MonkeyPatch, reached: Reached) -> None:
 def _end_moves_after_index(patch: pytest.MonkeyPatch, reached: Reached) -> None:
     """KAFKA-7866: the log end moves only after the index was written; where that fails an offset is given twice."""
 
-    def append(
-        self: Log, valid: Any, marker: Any, base_offset: int, last_offset: int, leader_epoch: int, now_ms: int
-    ) -> None:
+    def append(self: Log, valid: Any, marker: Any, base_offset: int, last_offset: int, leader_epoch: int) -> None:
         if leader_epoch > self.epochs.latest:
             self.epochs.assign(leader_epoch, base_offset)
-        self._roll_if_needed(valid.size, valid.max_timestamp, last_offset, now_ms)
         segment = self._active
         position = segment.write(valid.buffers(base_offset, leader_epoch), valid.size)
         self._segments.grew(valid.size)

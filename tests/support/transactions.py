@@ -247,7 +247,8 @@ async def committed_offset(peer: Peer, group: str, topic: str, require_stable: b
         require_stable=require_stable,
     )
     answer = await peer.ask(request, 9, OffsetFetchResponse)
-    assert answer.groups[0].error_code == 0, answer
+    if answer.groups[0].error_code != ErrorCode.NONE:
+        return ErrorCode(answer.groups[0].error_code)
     found = answer.groups[0].topics[0].partitions[0]
     return ErrorCode(found.error_code) if found.error_code else found.committed_offset
 

@@ -20,14 +20,7 @@ from typing import Final, NamedTuple
 
 from mainstem.broker.settings import SETTINGS
 from mainstem.core.controller.image import BROKER, CLIENT_METRICS, GROUP, TOPIC, ClusterImage
-from mainstem.core.log.config import (
-    TOPIC_CONFIGS,
-    ConfigKey,
-    LogConfig,
-    Value,
-    is_whole_number,
-    server_defaults,
-)
+from mainstem.core.log.config import TOPIC_CONFIGS, ConfigKey, LogConfig, Value, is_whole_number, server_defaults
 
 
 class Source(IntEnum):
