@@ -213,7 +213,7 @@ class Connection:
 
     def _take_up(self) -> bool:
         """Hands over requests one after the other, while each is answered at once; whether there is more to do."""
-        if self._closing or self._current is not None:
+        if self._closing or self._is_answering:
             return False
         if not self._waiting:
             if self._receiver.refused is None:
@@ -224,7 +224,7 @@ class Connection:
             exchange = Exchange(self, self._waiting.popleft())
             self._current = exchange
             self._handler(exchange)
-            if self._current is not None or not self._waiting:
+            if self._is_answering or not self._waiting:
                 break
         return True
 
@@ -240,6 +240,11 @@ class Connection:
                 self._send_piece(head)
         if self._closing and not outgoing and self._transport is not None:
             self._transport.close()
+
+    @property
+    def _is_answering(self) -> bool:
+        """Asked anew each time: the compiler would take `_current` to stay what was assigned to it."""
+        return self._current is not None
 
     @property
     def _is_gone(self) -> bool:
