@@ -59,6 +59,7 @@ COMPILED = [
     "src/mainstem/storage/cleaning.py",
     "src/mainstem/storage/cleaning_map.py",
     "src/mainstem/storage/duplicates.py",
+    "src/mainstem/storage/durable_log.py",
     "src/mainstem/storage/errors.py",
     "src/mainstem/storage/flushing.py",
     "src/mainstem/storage/fs.py",

@@ -11,7 +11,8 @@ Rules:
   here (`flushing`, `reading`, `restructuring`).
 - Nothing is deleted past the high watermark (KAFKA-5634).
 
-Opening, and what happens after a crash, is `recovery`'s.
+Reading is `readable_log`'s, what is durable of it `durable_log`'s. Opening, and what happens after a crash, is
+`recovery`'s.
 """
 
 from collections.abc import Callable
@@ -31,16 +32,14 @@ from mainstem.protocol.control import EndMarker, parse_end_marker
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.storage import names
 from mainstem.storage.duplicates import OlderSearch, begin_older_search, find_older_batches, may_be_older
-from mainstem.storage.flushing import FlushJob, RemovalJob
-from mainstem.storage.leader_epoch_file import format_leader_epochs, write_leader_epochs
+from mainstem.storage.durable_log import DurableLog
+from mainstem.storage.flushing import RemovalJob
 from mainstem.storage.open_files import OpenFiles
 from mainstem.storage.producer_store import ProducerStore
-from mainstem.storage.readable_log import ReadableLog
 from mainstem.storage.replay import replay_producers
 from mainstem.storage.restructuring import Restructuring, Retirement
 from mainstem.storage.retention import count_below, count_expired, count_over
 from mainstem.storage.segment import Segment
-from mainstem.storage.segments import Segments
 from mainstem.storage.swapping import Swap
 from mainstem.storage.txn_index import AbortedTransaction
 
@@ -54,7 +53,7 @@ def no_jitter(bound: int) -> int:
     return 0
 
 
-class Log(ReadableLog):
+class Log(DurableLog):
     """Made by `recovery.open_log`, with every part already consistent."""
 
     def __init__(
@@ -72,25 +71,25 @@ class Log(ReadableLog):
         now_ms: i64,
         jitter: Jitter,
     ) -> None:
-        super().__init__(directory, Segments(segments), epochs, producers, log_start, log_end, high_watermark)
-        self.recovery_point: i64 = recovery_point
-        self.is_closed = False
-        self.truncations: i64 = 0
+        super().__init__(
+            files,
+            directory,
+            segments,
+            epochs,
+            producers,
+            log_start,
+            recovery_point,
+            log_end,
+            high_watermark,
+            now_ms,
+        )
         self.verifies_transactions = False
         """Whether the first batch of a transaction must bring the guard of `begin_verification`."""
         self.doubts_open_transactions = False
         """Whether a leader that begins a term has the transactions verified that it finds open."""
         self.verifications = Verifications()
-        self.last_flush_ms: i64 = now_ms
-        self._files = files
-        self._fs = files.fs
-        self._active: Segment = segments[-1]
-        self._epochs_written: i64 = 0  # the loader counts from what the file says
         self._removals: list[RemovalJob] = []
         self._jitter = jitter
-        self._unflushed_roll = False
-        self._has_new_names = False
-        self._flush: FlushJob | None = None
         self._restructuring: Restructuring | None = None
         self._older_search: OlderSearch | None = None
         self.producers.states.on_high_watermark(self.high_watermark)
@@ -116,19 +115,12 @@ class Log(ReadableLog):
         self._rules = BatchRules(config)
         self._roll_bytes: i64 = config.roll_bytes
         self._roll_ms: i64 = config.roll_ms
-        self._flush_messages: i64 = config.flush_messages
-        self._flush_ms: i64 = config.flush_ms
+        self._flush_messages = config.flush_messages
+        self._flush_ms = config.flush_ms
 
     def _check_order(self) -> None:
         assert self.log_start <= self.last_stable_offset <= self.high_watermark <= self.log_end, repr(self)
         assert self.recovery_point <= self.log_end, repr(self)
-
-    # -- failing -------------------------------------------------------------------------------------------------
-
-    def _check_alive(self) -> None:
-        if self.failure is not None:
-            raise self.failure
-        assert not self.is_closed, f"{self!r} is closed"
 
     # -- appending -----------------------------------------------------------------------------------------------
 
@@ -455,21 +447,6 @@ class Log(ReadableLog):
         if self.doubts_open_transactions:
             self.verifications.doubt(self.producers.states.open_producers())
 
-    def persist_epochs(self) -> None:
-        """Writes the epochs if they changed. Blocks; a flush does it too."""
-        self._check_alive()
-        assert self._flush is None, f"{self!r} is being flushed"
-        version: i64 = self.epochs.version
-        if version != self._epochs_written:
-            try:
-                write_leader_epochs(self._fs, self._epochs_path(), format_leader_epochs(self.epochs))
-            except OSError as error:
-                raise self.fail(error) from error
-            self._epochs_written = version
-
-    def _epochs_path(self) -> str:
-        return f"{self.directory}/{names.LEADER_EPOCHS}"
-
     def update_high_watermark(self, offset: i64) -> None:
         """Moves the high watermark, within the log. Only a truncation may move it back; the caller keeps it rising."""
         self.high_watermark = max(self.log_start, min(offset, self.log_end))
@@ -495,89 +472,6 @@ class Log(ReadableLog):
         self._update_first_unstable()
         self._check_order()
         return True
-
-    # -- flushing ------------------------------------------------------------------------------------------------
-
-    @property
-    def unflushed_records(self) -> i64:
-        return self.log_end - self.recovery_point
-
-    def needs_flush(self, now_ms: i64) -> bool:
-        """Whether `flush.messages` or `flush.ms` asks for one, or a rolled segment waits for its own."""
-        if self._unflushed_roll:
-            return True
-        unflushed: i64 = self.log_end - self.recovery_point
-        if unflushed >= self._flush_messages:
-            return True
-        return unflushed > 0 and now_ms - self.last_flush_ms >= self._flush_ms
-
-    @property
-    def has_unflushed_roll(self) -> bool:
-        """Whether a segment was rolled and waits to be made durable."""
-        return self._unflushed_roll
-
-    @property
-    def flushes_before_ack(self) -> bool:
-        """Whether what was appended must be flushed before it is acknowledged, by `flush.messages`."""
-        return self.log_end - self.recovery_point >= self._flush_messages
-
-    @property
-    def is_flushing(self) -> bool:
-        return self._flush is not None
-
-    def begin_flush(self, now_ms: i64, rolled_only: bool = False) -> FlushJob:
-        """A job that makes everything up to the log end durable, or everything before the active segment.
-
-        One at a time: what comes meanwhile is the next one's.
-        """
-        self._check_alive()
-        assert self._flush is None, f"{self!r} is being flushed"
-        self.last_flush_ms = now_ms
-        offset: i64 = self._active.base_offset if rolled_only else self.log_end
-        job = FlushJob(self._fs, self.directory, offset, self.truncations)
-        if self.epochs.version != self._epochs_written:
-            job.epochs_path = self._epochs_path()
-            job.epochs_data = format_leader_epochs(self.epochs)
-            job.epochs_version = self.epochs.version
-        job.snapshots = self.producers.take_unsynced()
-        job.has_new_names = self._has_new_names or len(job.snapshots) > 0
-        try:
-            # One before the recovery point, too: recovery wrote its indexes anew, though its batches are durable.
-            at: i64 = max(self._segments.floor(self.recovery_point - 1), 0)
-            while at < len(self._segments):
-                segment = self._segments.at(at)
-                at += 1
-                if rolled_only and segment is self._active:
-                    continue
-                for ref in segment.refs():
-                    if ref.dirty:
-                        job.add(ref)
-                        job.has_new_names = job.has_new_names or ref is segment.txn_index.ref
-        except OSError as error:
-            job.finish()
-            raise self.fail(error) from error
-        self._unflushed_roll = False
-        self._has_new_names = False
-        self._flush = job
-        return job
-
-    def finish_flush(self, job: FlushJob) -> None:
-        """Takes back a job that has run and moves the recovery point; raises StorageError if it failed."""
-        assert job is self._flush
-        self._flush = None
-        job.finish()
-        if job.error is not None:
-            raise self.fail(job.error) from job.error
-        if job.epochs_version >= 0:
-            self._epochs_written = job.epochs_version
-        if job.truncations == self.truncations and job.offset > self.recovery_point:
-            self.recovery_point = job.offset
-
-    def flush(self, now_ms: i64) -> None:
-        """All at once. Blocks."""
-        job = self.begin_flush(now_ms)
-        job.run()
-        self.finish_flush(job)
 
     # -- truncating ----------------------------------------------------------------------------------------------
 
