@@ -575,6 +575,7 @@ class Log(DurableLog):
                 gone += self._take_first(count, now_ms)
                 count = count_expired(segments, config.retention_ms, now_ms, self.high_watermark, self.log_end)
                 gone += self._take_first(count, now_ms)
+                self._check_age_known(segments.first, config.retention_ms)
             if not gone:
                 return None
             snapshots = [self.producers.forget(segment.base_offset) for segment in gone]
@@ -584,6 +585,13 @@ class Log(DurableLog):
         except OSError as error:
             raise self.fail(error) from error
         return job
+
+    def _check_age_known(self, segment: Segment, retention_ms: i64) -> None:
+        """Has the indexes built anew where retention stopped for want of them: it goes on the next time."""
+        if retention_ms >= 0 and segment.size > 0:
+            why = segment.index_damage()
+            if why:
+                self._index_damaged(segment, why)
 
     def _take_first(self, count: i64, now_ms: i64) -> list[Segment]:
         if count > 0 and count == len(self._segments):

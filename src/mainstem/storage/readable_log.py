@@ -11,15 +11,16 @@ from collections.abc import Callable
 from mypy_extensions import i64
 
 from mainstem.core.log.epochs import EpochEnd, LeaderEpochs
+from mainstem.protocol.batch import NO_TIMESTAMP
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.storage.aborted import AbortedJob
 from mainstem.storage.errors import StorageError
 from mainstem.storage.producer_store import ProducerStore
 from mainstem.storage.reading import ReadJob, Slice, empty_slice
 from mainstem.storage.reindexing import Reindexing
-from mainstem.storage.segment import Segment
+from mainstem.storage.segment import UNKNOWN_TIMESTAMP, Segment
 from mainstem.storage.segments import Segments
-from mainstem.storage.timestamps import TimestampedOffset, TimestampJob
+from mainstem.storage.timestamps import LargestTimestampJob, TimestampedOffset, TimestampJob
 from mainstem.storage.txn_index import AbortedTransaction
 
 
@@ -278,9 +279,12 @@ class ReadableLog:
         largest: i64 = -1
         try:
             for segment in self._segments.all():
-                if segment.size > 0 and segment.max_timestamp > largest:
+                timestamp: i64 = segment.sound_max_timestamp() if segment.size > 0 else NO_TIMESTAMP
+                if timestamp == UNKNOWN_TIMESTAMP:
+                    return LargestTimestampJob(segment, self._generation)
+                if timestamp > largest:
                     best = segment
-                    largest = segment.max_timestamp
+                    largest = timestamp
             return None if best is None else TimestampJob(best, largest, 0, self.log_end, self._generation)
         except (OSError, StorageError) as error:
             raise self.fail(error) from error
@@ -289,7 +293,8 @@ class ReadableLog:
         try:
             while at < len(self._segments) and self._segments.at(at).base_offset < upper_bound:
                 segment = self._segments.at(at)
-                if segment.size > 0 and segment.max_timestamp >= timestamp:
+                largest: i64 = segment.sound_max_timestamp() if segment.size > 0 else NO_TIMESTAMP
+                if largest == UNKNOWN_TIMESTAMP or (segment.size > 0 and largest >= timestamp):
                     return TimestampJob(segment, timestamp, self.log_start, upper_bound, self._generation)
                 at += 1
         except (OSError, StorageError) as error:
@@ -302,6 +307,10 @@ class ReadableLog:
         self._check_came_back(job.error)
         if job.index_damage and job.reindexed == job.segment.reindexed:
             self._index_damaged(job.segment, job.index_damage)
+        if isinstance(job, LargestTimestampJob):
+            if job.generation == self._generation:
+                job.segment.learn_max_timestamp(job.largest, job.largest_at)
+            return self.begin_find_max()
         if job.generation != self._generation:
             return self.begin_find(job.timestamp, job.upper_bound)
         found = job.found

@@ -6,6 +6,7 @@ the active one while it is empty.
 
 from mypy_extensions import i64
 
+from mainstem.storage.segment import UNKNOWN_TIMESTAMP
 from mainstem.storage.segments import Segments
 
 
@@ -41,12 +42,15 @@ def count_over(segments: Segments, retention_bytes: i64, high_watermark: i64, lo
 
 
 def count_expired(segments: Segments, retention_ms: i64, now_ms: i64, high_watermark: i64, log_end: i64) -> i64:
-    """Those whose newest record is older than `retention_ms`."""
+    """Those whose newest record is older than `retention_ms`, up to the first whose indexes cannot tell."""
     if retention_ms < 0:
         return 0
     count: i64 = 0
     while count < len(segments) and _may_go(segments, count, high_watermark, log_end):
-        if now_ms - segments.at(count).largest_timestamp() <= retention_ms:
+        segment = segments.at(count)
+        if segment.sound_max_timestamp() == UNKNOWN_TIMESTAMP:
+            break
+        if now_ms - segment.largest_timestamp() <= retention_ms:
             break
         count += 1
     return count

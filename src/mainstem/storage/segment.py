@@ -27,6 +27,9 @@ from mainstem.storage.scan import HeaderScan, find_batch
 from mainstem.storage.time_index import TimeIndex
 from mainstem.storage.txn_index import TxnIndex
 
+UNKNOWN_TIMESTAMP: Final = -2
+"""Only the batches tell it."""
+
 _RECENT_MAX: Final = 64
 
 
@@ -139,10 +142,7 @@ class Segment:
         """Both were written anew in a thread (`reindexing`), and this was seen on the way."""
         self._indexes_checked = True
         self.reindexed += 1
-        if not self._max_timestamp_known:
-            self._max_timestamp = max_timestamp
-            self._max_timestamp_offset = max_timestamp_offset
-            self._max_timestamp_known = True
+        self.learn_max_timestamp(max_timestamp, max_timestamp_offset)
 
     @property
     def index_interval_bytes(self) -> i64:
@@ -434,6 +434,19 @@ class Segment:
         """The last offset of the batch that brought it."""
         self._load_max_timestamp()
         return self._max_timestamp_offset
+
+    def sound_max_timestamp(self) -> i64:
+        """The same, or `UNKNOWN_TIMESTAMP` where the indexes are missing or wrong. Builds nothing."""
+        if not self._max_timestamp_known and self.index_damage():
+            return UNKNOWN_TIMESTAMP
+        return self.max_timestamp
+
+    def learn_max_timestamp(self, timestamp: i64, offset: i64) -> None:
+        """It was found in the batches, unless it became known since."""
+        if not self._max_timestamp_known:
+            self._max_timestamp = timestamp
+            self._max_timestamp_offset = offset
+            self._max_timestamp_known = True
 
     def largest_timestamp(self) -> i64:
         """What retention goes by: the largest timestamp, or when the file was last written to."""

@@ -1,8 +1,12 @@
-"""Finding offsets by timestamp: the time index names a place to start, headers the batch, records the offset."""
+"""Finding offsets by timestamp: the time index names a place to start, headers the batch, records the offset.
+
+An index that is missing or wrong costs time and nothing else: the job reads every header without it, in a thread, and
+says so.
+"""
 
 from mypy_extensions import i64
 
-from mainstem.protocol.batch import BatchView
+from mainstem.protocol.batch import NO_TIMESTAMP, BatchView
 from mainstem.protocol.errors import RemoteError
 from mainstem.protocol.records import iterate_records
 from mainstem.storage.errors import StorageError
@@ -35,12 +39,14 @@ class TimestampJob:
         self.found: TimestampedOffset | None = None
         self.error: Exception | None = None
         self.reindexed: i64 = segment.reindexed
-        self.index_damage = ""
+        self.index_damage = segment.index_damage()
         """What is wrong with the segment's indexes, where something is."""
         self._end: i64 = segment.size
-        segment.check_indexes()
-        self._times: File = segment.time_index.ref.pin()
-        self._index: File = segment.offset_index.ref.pin()
+        self._times: File | None = None
+        self._index: File | None = None
+        if not self.index_damage:
+            self._times = segment.time_index.ref.pin()
+            self._index = segment.offset_index.ref.pin()
         self._log: File = segment.log.pin()
 
     def run(self) -> None:
@@ -49,20 +55,29 @@ class TimestampJob:
                 self.found = self._search(self._start())
             except StorageError as damage:
                 # The indexes or the batches: the batches alone tell.
-                self.found = self._search(HeaderScan(self._log, 0, self._end, False))
+                self.found = self._search(self._all())
                 self.index_damage = str(damage)
         except (OSError, StorageError) as error:
             self.error = error
 
     def unpin(self) -> None:
         self.segment.log.unpin()
-        self.segment.offset_index.ref.unpin()
-        self.segment.time_index.ref.unpin()
+        if self._index is not None:
+            self._index = None
+            self.segment.offset_index.ref.unpin()
+        if self._times is not None:
+            self._times = None
+            self.segment.time_index.ref.unpin()
 
     def _start(self) -> HeaderScan:
-        segment = self.segment
-        offset: i64 = max(segment.time_index.lookup(self._times, self.timestamp, False), self.log_start)
-        return segment.scan_in(self._index, self._log, self._end, offset, False)
+        segment, times, index = self.segment, self._times, self._index
+        if times is None or index is None:
+            return self._all()
+        offset: i64 = max(segment.time_index.lookup(times, self.timestamp, False), self.log_start)
+        return segment.scan_in(index, self._log, self._end, offset, False)
+
+    def _all(self) -> HeaderScan:
+        return HeaderScan(self._log, 0, self._end, False)
 
     def _search(self, scan: HeaderScan) -> TimestampedOffset | None:
         while scan.advance():
@@ -76,3 +91,23 @@ class TimestampJob:
             except RemoteError:
                 continue  # a compressed batch is trusted when it comes: what a producer broke inside is passed over
         return None
+
+
+class LargestTimestampJob(TimestampJob):
+    """Looks for the largest timestamp of a segment whose indexes cannot tell it; `finish_find` goes on from there."""
+
+    def __init__(self, segment: Segment, generation: i64) -> None:
+        super().__init__(segment, NO_TIMESTAMP, 0, 0, generation)
+        self.largest: i64 = NO_TIMESTAMP
+        self.largest_at: i64 = segment.base_offset
+        """The last offset of the batch that brought it."""
+
+    def run(self) -> None:
+        try:
+            scan = self._all()
+            while scan.advance():
+                if scan.header.max_timestamp > self.largest:
+                    self.largest = scan.header.max_timestamp
+                    self.largest_at = scan.header.last_offset
+        except (OSError, StorageError) as error:
+            self.error = error

@@ -8,6 +8,7 @@ from mainstem.storage.checkpoint import read_file
 from mainstem.storage.errors import StorageError
 from mainstem.storage.log import Log
 from mainstem.storage.reading import ReadJob
+from mainstem.storage.timestamps import TimestampJob
 from tests.support.logs import (
     DIRECTORY,
     NOW_MS,
@@ -113,6 +114,42 @@ def test_a_search_by_time_finds_its_record_though_an_index_is_wrong() -> None:
     found = log.offset_for_timestamp(NOW_MS + 4, COUNT)
     assert found is not None
     assert found.offset == 4
+
+
+@pytest.mark.parametrize("path", [INDEX, TIME_INDEX])
+def test_a_search_by_time_builds_no_index_on_the_loop(path: str) -> None:
+    """What walks through a segment is the job's `run`, which is for a thread."""
+    disk = closed()
+    sound = disk.peek(path)
+    disk.remove(path)
+    for largest in (False, True):
+        log = reopened(disk)
+        step = log.begin_find_max() if largest else log.begin_find(NOW_MS + 4, COUNT)
+        jobs = 0
+        while isinstance(step, TimestampJob):
+            assert not disk.exists(path)
+            step.run()
+            step = log.finish_find(step)
+            jobs += 1
+        assert step is not None
+        assert (step.offset, jobs) == ((COUNT - 1, 2) if largest else (4, 1))
+        assert list(log.damaged_indexes) == [log.segments[0]]
+    assert reindex(log) == 1
+    assert disk.peek(path) == sound
+    assert log.max_timestamp() is not None
+
+
+def test_retention_builds_no_index_on_the_loop_and_goes_on_once_it_is_there() -> None:
+    disk = closed()
+    disk.remove(TIME_INDEX)
+    log = reopened(disk)
+    log.config = config(segment_bytes=SIZE * 8, index_interval_bytes=0, retention_ms=1000)
+    later_ms = NOW_MS + 100_000
+    assert log.begin_retirement(later_ms) is None
+    assert not disk.exists(TIME_INDEX)
+    assert reindex(log) == 1
+    assert log.delete_old_segments(later_ms) == 3
+    assert log.log_start == COUNT
 
 
 def test_a_damaged_batch_fails_its_log_and_is_no_failure_of_the_disk() -> None:
