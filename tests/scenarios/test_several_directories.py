@@ -8,6 +8,7 @@ import pytest
 from mainstem.broker.app import Broker
 from mainstem.protocol.errors import ErrorCode
 from mainstem.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from mainstem.protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from mainstem.protocol.messages.k44_incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -15,7 +16,7 @@ from mainstem.protocol.messages.k44_incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from mainstem.storage.posix import PosixFileSystem
-from tests.scenarios.test_background_work import create_topic
+from tests.scenarios.test_background_work import create_topic, write
 from tests.support.raw import Peer, connect, run_with_node, start_node
 
 
@@ -144,3 +145,36 @@ def test_the_metadata_may_have_a_directory_of_its_own(tmp_path: Path) -> None:
         assert not (metadata / ".lock").exists()
 
     asyncio.run(asyncio.wait_for(run(), 30))
+
+
+def test_how_far_a_deleted_topic_was_compacted_says_nothing_of_its_successor_in_another_directory(
+    tmp_path: Path,
+) -> None:
+    """Below that offset the new topic would never be cleaned, and its tombstones would go before what they delete."""
+    both = {"log_dirs": f"{tmp_path}/a,{tmp_path}/b", "log_cleaner_backoff_ms": "20"}
+    compacted = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0.01", "segment_ms": "1"}
+
+    async def run() -> None:
+        node = await start_node(tmp_path, **both)
+        peer = await connect(node)
+        await create_topic(peer, "table", **compacted)
+        for count in range(50):
+            await write(peer, "table", b"key", b"%d" % count, node.clock.wall_ms())
+        checkpoint = tmp_path / "a" / "cleaner-offset-checkpoint"
+        deadline = asyncio.get_running_loop().time() + 15
+        while "table 0" not in checkpoint.read_text():
+            assert asyncio.get_running_loop().time() < deadline, "nothing was compacted"
+            await asyncio.sleep(0.02)
+        deleted = await peer.ask(DeleteTopicsRequest(topic_names=["table"], timeout_ms=10_000), 5, DeleteTopicsResponse)
+        assert deleted.responses[0].error_code == 0, deleted
+        await create_topic(peer, "other")
+        await create_topic(peer, "table", **compacted, min_compaction_lag_ms="3600000")
+        assert (tmp_path / "b" / "table-0").is_dir()
+        peer.close()
+        await node.stop()
+        node = await start_node(tmp_path, **both)
+        assert node.compaction.cleaner is not None
+        assert ("table", 0) not in node.compaction.cleaner.offsets
+        await node.stop()
+
+    asyncio.run(asyncio.wait_for(run(), 60))

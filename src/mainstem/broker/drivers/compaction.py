@@ -70,7 +70,9 @@ class Compaction:
             return
         offsets: dict[TopicPartition, int] = {}
         for directory in self._partitions.dirs.directories:
-            offsets |= directory.checkpoints[CLEANER_OFFSETS]
+            # A file may tell of partitions that were deleted there, and of whose names there are others elsewhere.
+            known = directory.checkpoints[CLEANER_OFFSETS]
+            offsets |= {key: known[key] for key in directory.partitions if key in known}
         self.cleaner = Cleaner(self._partitions.open_files, offsets, self._buffer_bytes, self._load_factor)
         self._running = self._loop.create_task(self._run())
 
