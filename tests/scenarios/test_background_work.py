@@ -4,6 +4,9 @@ import asyncio
 import shutil
 from pathlib import Path
 
+import pytest
+
+from mainstem.broker import housekeeping
 from mainstem.broker.app import Broker
 from mainstem.protocol.batch import iterate_batches
 from mainstem.protocol.builder import BatchBuilder
@@ -98,6 +101,28 @@ def test_old_segments_go_and_the_log_start_follows(tmp_path: Path) -> None:
         assert [record.value for record in await read_all(peer, "recent", 10)] == [b"new"]
 
     run_with_node(tmp_path, scenario, log_retention_check_interval_ms="20")
+
+
+def test_what_was_deleted_goes_from_the_disk_when_its_time_has_come_however_seldom_retention_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(housekeeping, "_REMOVALS_MS", 20)
+
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await create_topic(peer, "kept", retention_ms="3600000", segment_ms="1", file_delete_delay_ms="0")
+        await create_topic(peer, "gone")
+        for age_ms in (7_200_000, 7_100_000, 0):
+            await write(peer, "kept", b"k", b"v", node.clock.wall_ms() - age_ms)
+        assert await node.partitions.find("kept", 0).retire_segments() == 2
+        gone = DeleteTopicsRequest(topic_names=["gone"], timeout_ms=5000)
+        assert (await peer.ask(gone, 5, DeleteTopicsResponse)).responses[0].error_code == 0
+        deadline = asyncio.get_running_loop().time() + 15
+        while any(tmp_path.glob("kept-0/*.deleted")) or any(tmp_path.glob("gone-0.*")):
+            assert asyncio.get_running_loop().time() < deadline, "it is still there"
+            await asyncio.sleep(0.02)
+        assert len(list(tmp_path.glob("kept-0/*.log"))) == 1
+
+    run_with_node(tmp_path, scenario, log_segment_delete_delay_ms="0", log_retention_check_interval_ms="3600000")
 
 
 def test_a_kill_right_after_a_compaction_loses_nothing(tmp_path: Path) -> None:

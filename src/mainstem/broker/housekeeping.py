@@ -1,7 +1,9 @@
-"""What a broker does by itself, now and then: retention, checkpoints, overdue flushes, forgotten producers.
+"""What a broker does by itself, now and then: retention, removals, checkpoints, overdue flushes, forgotten producers.
 
-Each job runs by Kafka's own interval. What blocks runs in a thread; the logs themselves are touched on the loop, a
-few at a time. A job that is still running when its time comes again is left alone.
+Each job runs by Kafka's own interval. What was deleted goes from the disk a few seconds after its time has come
+(`file.delete.delay.ms`, and `log.segment.delete.delay.ms` for whole partitions), however seldom retention looks. What
+blocks runs in a thread; the logs themselves are touched on the loop, a few at a time. A job that is still running when
+its time comes again is left alone.
 """
 
 import asyncio
@@ -19,6 +21,7 @@ from mainstem.storage.errors import StorageError
 log = logging.getLogger(__name__)
 
 _FIRST_DELAY_MS = 30_000
+_REMOVALS_MS = 5_000
 _SLICE = 64
 """How many partitions a job looks at before others may run."""
 
@@ -36,6 +39,7 @@ class Housekeeping:
         get = config.get_int
         self._jobs: dict[str, tuple[int, Callable[[], Coroutine[Any, Any, None]]]] = {
             "retention": (get("log.retention.check.interval.ms", at_least=1), self._retain),
+            "removals": (min(get("log.retention.check.interval.ms"), _REMOVALS_MS), self._remove),
             "recovery points": (get("log.flush.offset.checkpoint.interval.ms"), self._checkpoint(RECOVERY_POINTS)),
             "high watermarks": (
                 get("replica.high.watermark.checkpoint.interval.ms"),
@@ -78,7 +82,7 @@ class Housekeeping:
     # The jobs
 
     async def _retain(self) -> None:
-        """Takes old segments out of the logs, and removes what was taken out long enough ago."""
+        """Takes old segments out of the logs."""
         for count, partition in enumerate(self._partitions):
             try:
                 deleted = await partition.retire_segments()
@@ -89,6 +93,12 @@ class Housekeeping:
                     "deleted old segments",
                     extra={"partition": str(partition), "segments": deleted, "log_start": partition.log.log_start},
                 )
+            if count % _SLICE == _SLICE - 1:
+                await asyncio.sleep(0)
+
+    async def _remove(self) -> None:
+        """Removes what was taken out of logs, and partitions that were deleted, long enough ago."""
+        for count, partition in enumerate(self._partitions):
             for job in partition.log.due_removals(self._clock.wall_ms()):
                 try:
                     await self._loop.run_in_executor(None, job.run)

@@ -144,6 +144,7 @@ class Partitions:
         self.dirs.cordoned = frozenset(self._log_dirs if cordoned == ["*"] else cordoned)
         try:
             self._defaults = server_defaults(view.settings)
+            self.dirs.delete_delay_ms = self._defaults.file_delete_delay_ms
             verifies = view.settings.get("transaction.partition.verification.enable", "true")
             self._verifies_transactions = verifies == "true"
             self._producer_expiration_ms = view.get_int("producer.id.expiration.ms")

@@ -84,5 +84,7 @@ class RemovalJob:
 
     def run(self) -> None:
         for path in self.paths:
-            if self._fs.exists(path):
+            try:
                 self._fs.remove(path)
+            except FileNotFoundError:
+                continue  # never there, or gone with its folder meanwhile

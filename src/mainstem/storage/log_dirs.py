@@ -151,7 +151,6 @@ class LogDirs(Generic[LogT]):
         cluster_id: str,
         node_id: int,
         open_log: Callable[[LogPlace], LogT],
-        delete_delay_ms: int = 60_000,
         on_offline: Callable[[LogDirectory, list[TopicPartition]], None] = lambda directory, gone: None,
     ) -> None:
         """Locks every directory. ValueError where one is not ours or none can be used.
@@ -163,7 +162,8 @@ class LogDirs(Generic[LogT]):
         self._fs = fs
         self._rng = rng
         self._open_log = open_log
-        self._delete_delay_ms: Final = delete_delay_ms
+        self.delete_delay_ms = 60_000
+        """How long the folder of a deleted partition stays, by `log.segment.delete.delay.ms`."""
         self._on_offline = on_offline
         self._removals: list[Removal] = []
         self._homes: dict[TopicPartition, LogDirectory] = {}
@@ -412,7 +412,7 @@ class LogDirs(Generic[LogT]):
     def finish_delete(self, deletion: Deletion, now_ms: int) -> None:
         """What was taken out of sight goes after the delay."""
         for _, folder in deletion.renames:
-            self._removals.append(Removal(self._fs, deletion.directory, folder, now_ms + self._delete_delay_ms))
+            self._removals.append(Removal(self._fs, deletion.directory, folder, now_ms + self.delete_delay_ms))
 
     def forget(self, topic: str, partition: int) -> None:
         """Lets go of a partition whose directory is offline; its folder is still there if the disk comes back."""
@@ -515,7 +515,7 @@ class LogDirs(Generic[LogT]):
         folder = f"{moved.source.path}/{deleted_folder_name(topic, partition, self._rng)}"
         self._fs.rename(moved.old_folder, folder)
         self._fs.sync_directory(moved.source.path)
-        self._removals.append(Removal(self._fs, moved.source, folder, now_ms + self._delete_delay_ms))
+        self._removals.append(Removal(self._fs, moved.source, folder, now_ms + self.delete_delay_ms))
 
     def take_removals(self, now_ms: int) -> list[Removal]:
         """What was deleted long enough ago, for the caller to run."""
