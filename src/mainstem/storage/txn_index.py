@@ -2,8 +2,9 @@
 
 An entry is 34 bytes, big-endian: version (int16, 0), producer id, first offset, last offset (the marker's) and the
 last stable offset when the marker was written (int64 each). The file exists only where a transaction was aborted.
-Entries rise by last offset and by last stable offset; a search ends at the first whose last stable offset is at or
-past the end of the range.
+Entries rise by last offset and by last stable offset. A search begins, by bisection, near the first whose marker is in
+the range or past it, and ends at the first whose last stable offset is at or past the end of the range: who reads at
+the end of a segment with a hundred thousand aborted transactions looks at a few hundred of them.
 """
 
 from typing import Final
@@ -18,6 +19,7 @@ from mainstem.storage.open_files import FileRef
 
 ENTRY_BYTES: Final = 34
 VERSION: Final = 0
+_LAST_OFFSET_AT: Final = 18
 _BLOCK_ENTRIES: Final = 256
 
 
@@ -69,7 +71,7 @@ class TxnIndex:
         if self.exists:
             file = self.ref.pin()
             try:
-                self._scan(file, file.size(), -1, -1, found, False)
+                self._scan(file, 0, file.size(), -1, -1, found, False)
             finally:
                 self.ref.unpin()
         return found
@@ -81,7 +83,21 @@ class TxnIndex:
 
         By the file alone, which the caller has pinned; `cached` raises WouldBlock where the disk would be read.
         """
-        return self._scan(file, size, first_offset, upper_offset, found, cached)
+        start: i64 = self._before(file, size // ENTRY_BYTES, first_offset, cached) * ENTRY_BYTES
+        return self._scan(file, start, size, first_offset, upper_offset, found, cached)
+
+    def _before(self, file: File, entries: i64, offset: i64, cached: bool) -> i64:
+        """A slot, at most a block away, before which every marker is below `offset`."""
+        low: i64 = 0
+        high: i64 = entries
+        while high - low > _BLOCK_ENTRIES:
+            middle: i64 = (low + high) // 2
+            last_offset: i64 = read_i64_be(read_bytes(file, middle * ENTRY_BYTES + _LAST_OFFSET_AT, 8, cached), 0)
+            if last_offset < offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low
 
     def truncate_to(self, offset: i64) -> None:
         """Removes the entries whose marker is at or past `offset`."""
@@ -114,11 +130,17 @@ class TxnIndex:
                 raise StorageError(self.ref.path, f"{aborted!r} cannot be in the segment at {self.base_offset}")
 
     def _scan(
-        self, file: File, size: i64, first_offset: i64, upper_offset: i64, found: list[AbortedTransaction], cached: bool
+        self,
+        file: File,
+        position: i64,
+        size: i64,
+        first_offset: i64,
+        upper_offset: i64,
+        found: list[AbortedTransaction],
+        cached: bool,
     ) -> bool:
         if size % ENTRY_BYTES != 0:
             raise StorageError(self.ref.path, f"{size} bytes are no whole number of entries")
-        position: i64 = 0
         while position < size:
             block = read_bytes(file, position, min(_BLOCK_ENTRIES * ENTRY_BYTES, size - position), cached)
             at: i64 = 0

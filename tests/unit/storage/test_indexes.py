@@ -151,6 +151,31 @@ def test_aborted_transactions_are_found_by_overlap() -> None:
     assert [aborted.producer_id for aborted in index.entries()] == [1]
 
 
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 2000), st.integers(0, 4500), st.integers(1, 300))
+def test_a_search_for_aborted_transactions_looks_only_where_they_can_be(count: int, first: int, span: int) -> None:
+    """Whoever reads at the end of a log with very many of them must not pay for all of them, each time."""
+    disk = new_disk()
+    disk.make_directory("/d")
+    files = OpenFiles(disk, 10)
+    index = TxnIndex(files.ref("/d/x"), 0, disk, True)
+    entries = [AbortedTransaction(n, max(2 * n - n % 7, 0), 2 * n + 1, 2 * n + 2 - n % 3 // 2) for n in range(count)]
+    file = index.ref.pin(create=True)
+    file.write_at(0, [b"".join(aborted.to_bytes() for aborted in entries)])
+    read: list[int] = []
+    disk.on_operation = lambda operation, path, position, size: read.append(size)
+    found: list[AbortedTransaction] = []
+    ended = index.collect_from(file, file.size(), first, first + span, found, False)
+    expected, over = [], False
+    for aborted in entries:
+        if not over and aborted.last_offset >= first and aborted.first_offset < first + span:
+            expected.append(aborted.producer_id)
+        over = over or aborted.last_stable_offset >= first + span
+    assert [aborted.producer_id for aborted in found] == expected
+    assert ended == over
+    assert sum(read) < (256 + 256 + span) * 34 + 20 * 8
+
+
 def test_a_torn_transaction_index_is_noticed() -> None:
     files = new_files()
     index = TxnIndex(files.ref("/d/x"), 0, files.fs, False)
