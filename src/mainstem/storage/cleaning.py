@@ -253,8 +253,6 @@ class Cleaning:
 
     def _turn_mapping(self) -> None:
         self._at += 1
-        if self._at == 0:
-            self._tracker.add_aborted(self._aborted_in(self.first_dirty, self.end))
         if self._at == len(self._sources) or self._is_map_full:
             self._begin_planning()
             return
@@ -262,6 +260,9 @@ class Cleaning:
         if not self.log.holds([segment]):
             self.abort()
             return
+        # A segment's at a time: those of all at once could hold the loop up.
+        upper: i64 = self._sources[self._at + 1].base_offset if self._at + 1 < len(self._sources) else self.end
+        self._tracker.add_aborted(self._aborted_in(max(segment.base_offset, self.first_dirty), upper))
         found = segment.locate(self.first_dirty) if segment.base_offset < self.first_dirty else None
         self._scan = BatchScan(
             self._pin(segment.log), 0 if found is None else found.position, segment.size, _CHUNK_BYTES

@@ -390,6 +390,34 @@ def test_no_turn_waits_for_the_disk_and_readers_go_on_while_files_are_renamed() 
     assert made.table() == table
 
 
+def test_no_turn_reads_the_transaction_indexes_of_more_than_two_segments() -> None:
+    """A turn is on the loop: what it reads must not grow with how much is dirty."""
+    made = CompactedLog()
+    for number in range(30):
+        made.put_as(7, (b"k%d" % (number % 3), b"v"), transactional=True)
+        made.end(7, number % 5 == 0)
+        if number % 5 == 4:
+            made.log.roll(NOW_MS)
+    made.roll()
+    expected = made.table()
+    candidate = made.cleaner.choose({PARTITION: made.log}, NOW_MS)
+    assert candidate is not None
+    cleaning = made.cleaner.begin(candidate, NOW_MS)
+    read: set[str] = set()
+    made.disk.on_operation = lambda operation, path, position, size: (
+        read.add(path) if operation == "read" and path.endswith(".txnindex") else None
+    )
+    most = 0
+    while cleaning.turn(NOW_MS):
+        most = max(most, len(read))
+        while cleaning.step():
+            pass
+        read.clear()
+    assert made.cleaner.end(PARTITION)
+    assert 1 <= most <= 2
+    assert made.table() == expected
+
+
 def test_a_cleaning_that_is_stopped_before_it_swaps_leaves_a_sound_log() -> None:
     made = filled()
     candidate = made.cleaner.choose({PARTITION: made.log}, NOW_MS)
