@@ -37,7 +37,7 @@ OPERATIONS: list[Operation] = [
 ]
 CHANGING = ("open", "write", "truncate", "sync", "rename", "remove", "sync_directory")
 FAULTS = [
-    (Effect.FAIL, "open", errno.EMFILE),
+    (Effect.FAIL, "open", errno.EIO),
     (Effect.FAIL, "write", errno.EIO),
     (Effect.FAIL, "write", errno.ENOSPC),
     (Effect.SHORT_WRITE, "write", errno.ENOSPC),

@@ -28,9 +28,17 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 class Node:
     """One broker. `home` gets its data and what it logs."""
 
-    def __init__(self, home: Path, settings: Mapping[str, str] | None = None, port: int | None = None) -> None:
+    def __init__(
+        self,
+        home: Path,
+        settings: Mapping[str, str] | None = None,
+        port: int | None = None,
+        files_max: int | None = None,
+    ) -> None:
+        """`files_max` is how many files the system lets it open, where that is fewer than it lets us."""
         self._home = home
         self._settings = dict(settings or {})
+        self._files_max = files_max
         self._process: subprocess.Popen[bytes] | None = None
         self.data = home / "data"
         self.log = home / "broker.log"
@@ -56,6 +64,8 @@ class Node:
         command = [sys.executable, "-m", "mainstem", "up", "--port", str(self.port), "--data-dir", str(self.data)]
         for key, value in self._settings.items():
             command += ["--set", f"{key}={value}"]
+        if self._files_max is not None:
+            command = ["sh", "-c", f'ulimit -n {self._files_max} && exec "$0" "$@"', *command]
         environment = {**os.environ, "PYTHONPATH": str(Path(mainstem.__file__).parents[1])}
         began = time.monotonic()
         with open(self.log, "ab") as log:

@@ -17,6 +17,7 @@ from random import Random
 from mainstem.broker.apis import served
 from mainstem.broker.clock import Clock
 from mainstem.broker.config import BrokerConfig, ConfigError, Endpoint
+from mainstem.broker.descriptors import Descriptors
 from mainstem.broker.drivers.assignments import DirectoryAssignments
 from mainstem.broker.drivers.compaction import Compaction
 from mainstem.broker.drivers.controller import (
@@ -45,7 +46,7 @@ from mainstem.core.controller.image import ClusterImage, ImageDelta
 from mainstem.core.controller.states import PartitionState
 from mainstem.net.connection import Handler
 from mainstem.net.listener import Listener
-from mainstem.net.sockets import ConnectionLimit, SocketOptions
+from mainstem.net.sockets import SocketOptions
 from mainstem.protocol.api import APIS, ApiKey
 from mainstem.protocol.api import Listener as ListenerKind
 from mainstem.protocol.framing import SharedBuffer
@@ -76,7 +77,8 @@ class Broker:
         """`carry` is how messages reach the controller, `carry_to_peer` how they reach brokers, this one as well; a
         simulator puts its own in.
 
-        `around` may put something before the router that sees every request first; a test kit has its faults there.
+        `open_files_max` is how many descriptors the files of logs and the connections may have together. `around` may
+        put something before the router that sees every request first; a test kit has its faults there.
         """
         self.loop = loop
         self.fs = fs
@@ -144,8 +146,10 @@ class Broker:
         self.housekeeping = Housekeeping(loop, clock, config, self.partitions)
         self.compaction = Compaction(loop, clock, config, self.partitions)
         self.assignments = DirectoryAssignments(self)
-        self.connection_limit = ConnectionLimit(config.get_int("max.connections", at_least=0))
-        self._dynamic = DynamicSettings(config, self.connection_limit, self.compaction)
+        self.descriptors = Descriptors(
+            open_files_max, self.partitions.open_files, config.get_int("max.connections", at_least=0)
+        )
+        self._dynamic = DynamicSettings(config, self.descriptors.clients, self.compaction)
         self.metadata_listeners: list[MetadataListener] = [
             self._dynamic.follow,
             self.groups.follow,
@@ -301,7 +305,7 @@ class Broker:
                 self._handler,
                 self._shared,
                 max_frame_bytes=self.config.get_int("socket.request.max.bytes", at_least=1),
-                limit=None if is_controllers else self.connection_limit,
+                limit=self.descriptors.controllers if is_controllers else self.descriptors.clients,
                 options=socket_options(self.config),
             )
             try:

@@ -29,8 +29,9 @@ from mainstem.storage.properties import parse_properties
 
 log = logging.getLogger(__name__)
 
+_FILES_WANTED = 100_000
 _FILES_KEPT_FREE = 1000
-"""Descriptors left to sockets and whatever else a process opens."""
+"""Descriptors that are neither a log's nor a connection's: what threads open, and connections that are just refused."""
 _BLOCKED_MAX = 32
 """Threads that may wait for a disk: more than asyncio's own few, so that a slow one is not all that is waited for."""
 
@@ -162,6 +163,22 @@ def _run(config: BrokerConfig, what: str) -> int:
         return _refuse(error)
 
 
+def _allowed_files() -> int:
+    """How many files this process may have open. The system allows more than a shell does, to those who ask."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY or hard > _FILES_WANTED:
+        hard = _FILES_WANTED
+    if soft == resource.RLIM_INFINITY:
+        return hard
+    if soft < hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+            soft = hard
+        except (ValueError, OSError) as error:
+            log.warning("no more than %d files may be open: %s", soft, error)
+    return soft
+
+
 async def _serve(config: BrokerConfig, cluster_id: str, what: str) -> int:
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ThreadPoolExecutor(_BLOCKED_MAX, thread_name_prefix="disk"))
@@ -173,7 +190,7 @@ async def _serve(config: BrokerConfig, cluster_id: str, what: str) -> int:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop)
-    files_max = max(64, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _FILES_KEPT_FREE)
+    files = _allowed_files()
     node = Broker(
         loop,
         PosixFileSystem(),
@@ -181,7 +198,7 @@ async def _serve(config: BrokerConfig, cluster_id: str, what: str) -> int:
         random.Random(os.urandom(16)),
         config,
         cluster_id,
-        open_files_max=files_max,
+        open_files_max=files - min(_FILES_KEPT_FREE, files // 4),
         on_fatal=stop,
     )
     await node.start()

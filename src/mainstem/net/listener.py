@@ -86,8 +86,7 @@ class Listener:
             on_lost=self._lost,
         )
         self._connections[connection] = None
-        self._limit.count += 1
-        return _Protocol(connection, self._opened, is_refused=self._limit.count > self._limit.most)
+        return _Protocol(connection, self._opened, is_refused=not self._limit.enter())
 
     def _opened(self, connection: Connection, opened: Any) -> None:
         self._options.prepare(opened)
@@ -99,7 +98,7 @@ class Listener:
         self._sockets.pop(connection, None)
         if connection in self._connections:
             del self._connections[connection]
-            self._limit.count -= 1
+            self._limit.leave()
 
     def _look_later(self) -> None:
         interval_s = min(self._options.max_idle_ms / 1000 / _LOOKS_PER_IDLE_TIME, _LOOK_INTERVAL_MAX_S)

@@ -5,6 +5,7 @@ How long a connection has been idle is the kernel's knowledge, so that nothing h
 
 import socket
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -40,10 +41,27 @@ def idle_ms(opened: Any) -> int:
 
 
 class ConnectionLimit:
-    """How many connections there may be, on all listeners that share it."""
+    """How many connections there may be, on all listeners that share it: `most`, but never more than `ceiling`.
 
-    __slots__ = ("count", "most")
+    `on_change` is told when there is one more or one less.
+    """
 
-    def __init__(self, most: int = 1 << 31) -> None:
+    __slots__ = ("_ceiling", "_on_change", "count", "most")
+
+    def __init__(
+        self, most: int = 1 << 31, ceiling: int = 1 << 31, on_change: Callable[[], None] = lambda: None
+    ) -> None:
         self.count = 0
         self.most = most
+        self._ceiling = ceiling
+        self._on_change = on_change
+
+    def enter(self) -> bool:
+        """One more; False where it is one too many. It counts until it `leave`s, all the same."""
+        self.count += 1
+        self._on_change()
+        return self.count <= min(self.most, self._ceiling)
+
+    def leave(self) -> None:
+        self.count -= 1
+        self._on_change()

@@ -11,6 +11,8 @@ Rules:
 - A file that is discarded (deleted, replaced) is closed with its last pin.
 """
 
+import errno
+
 from mypy_extensions import i64
 
 from mainstem.storage.fs import File, FileSystem
@@ -92,7 +94,7 @@ class FileRef:
 
 
 class OpenFiles:
-    """All open files of a broker's logs. `capacity` comes from RLIMIT_NOFILE, less what sockets need."""
+    """All open files of a broker's logs. `capacity` comes from RLIMIT_NOFILE, less what sockets have (`resize`)."""
 
     __slots__ = ("_open", "capacity", "fs")
 
@@ -108,10 +110,24 @@ class OpenFiles:
     def ref(self, path: str) -> FileRef:
         return FileRef(self, path)
 
+    def resize(self, capacity: i64) -> None:
+        """Others need descriptors too, or have given some back."""
+        assert capacity > 0
+        self.capacity = capacity
+        if len(self._open) > capacity:
+            self._make_room()
+
     def open(self, ref: FileRef, create: bool) -> File:
         if len(self._open) >= self.capacity:
             self._make_room()
-        file = self.fs.open(ref.path, create)
+        try:
+            file = self.fs.open(ref.path, create)
+        except OSError as error:
+            if error.errno != errno.EMFILE and error.errno != errno.ENFILE:
+                raise
+            # Someone else has more than was left to them. That is no failure of the disk, as long as there is a remedy.
+            self._close(1 + len(self._open) // 8)
+            file = self.fs.open(ref.path, create)
         self._open[ref] = None
         return file
 
@@ -120,7 +136,9 @@ class OpenFiles:
 
     def _make_room(self) -> None:
         """Closes an eighth of the handles, so that the search for them is paid for once in many opens."""
-        wanted: i64 = len(self._open) - self.capacity + 1 + self.capacity // 8
+        self._close(len(self._open) - self.capacity + 1 + self.capacity // 8)
+
+    def _close(self, wanted: i64) -> None:
         for spare_recent, spare_dirty in ((True, True), (False, True), (False, False)):
             for ref in list(self._open):
                 if wanted <= 0:

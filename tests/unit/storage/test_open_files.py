@@ -1,7 +1,11 @@
 """Open files: bounded, and never closed under a reader."""
 
+import errno
+
 import pytest
 
+from mainstem.sim.disk import SimDisk
+from mainstem.sim.faults import Effect, Fault
 from mainstem.storage.open_files import FileRef, OpenFiles
 from tests.support.logs import new_disk
 
@@ -55,6 +59,32 @@ def test_files_with_unsynced_writes_are_closed_last() -> None:
         ref.unpin()
     assert others[0].is_open
     assert others[0].dirty
+
+
+def test_files_are_closed_where_others_need_their_descriptors() -> None:
+    files, refs = make_refs(10, 10)
+    pinned = [ref for ref in refs[:2] if ref.pin()]
+    files.resize(4)
+    assert len(files) <= 4
+    assert all(ref.is_open for ref in pinned)
+    files.resize(10)
+    for ref in refs:
+        ref.pin()
+    assert len(files) == 10
+
+
+def test_a_process_that_may_open_no_more_closes_a_file_that_is_idle() -> None:
+    files, refs = make_refs(10, 100)
+    disk = files.fs
+    assert isinstance(disk, SimDisk)
+    disk.faults.append(Fault(Effect.FAIL, "open", "/d", errno.EMFILE))
+    another = files.ref("/d/another")
+    another.pin(create=True)
+    assert another.is_open
+    assert len([ref for ref in refs if ref.is_open]) == 8
+    disk.faults.append(Fault(Effect.FAIL, "open", "/d", errno.EMFILE, times=2))
+    with pytest.raises(OSError, match="failure of open"):
+        files.ref("/d/and another").pin(create=True)
 
 
 def test_a_discarded_file_closes_with_its_last_pin() -> None:
