@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from mainstem.broker.endpoints import Endpoint, read_address, read_listeners
 from mainstem.broker.setting_bounds import AT_LEAST
 from mainstem.broker.settings import INTERNAL_SETTINGS, NOT_BUILT, SETTINGS, ConfigError, Setting
-from mainstem.core.log.config import is_whole_number
+from mainstem.core.java_numbers import is_whole_number, parse_double
 
 __all__ = ["EFFECTIVE", "FULFILLED", "BrokerConfig", "ConfigError", "Endpoint"]
 
@@ -183,7 +183,7 @@ class BrokerConfig:
         return number
 
     def get_float(self, key: str) -> float:
-        return float(self.get(key) or 0)
+        return parse_double(self.get(key) or "0")
 
     def get_bool(self, key: str) -> bool:
         return (self.get(key) or "").lower() == "true"
@@ -313,7 +313,7 @@ def _check_value(setting: Setting, value: str) -> None:
                 raise ConfigError(f"{setting.name} is {value}; it must be at least {least}")
         case "double":
             try:
-                float(value.replace("_", "x"))  # which Python allows between digits, and Java does not
+                parse_double(value)
             except ValueError:
                 raise ConfigError(f"{setting.name} is '{value}'; it must be a number") from None
         case "list":

@@ -21,7 +21,8 @@ from mainstem.broker.config_view import (
     synonyms_of,
 )
 from mainstem.broker.settings import SETTINGS
-from mainstem.core.log.config import TOPIC_CONFIGS, ConfigKey, is_whole_number, server_defaults
+from mainstem.core.java_numbers import is_whole_number, parse_double
+from mainstem.core.log.config import TOPIC_CONFIGS, ConfigKey, server_defaults
 from mainstem.protocol.errors import ErrorCode, RemoteError
 
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
@@ -205,7 +206,7 @@ def _check_value(name: str, value: str) -> None:
             raise _invalid(f"{name}={value} is not allowed: from {least} to {(1 << bits) - 1}")
     elif kind == KINDS["double"]:
         try:
-            float(text)
+            parse_double(text)
         except ValueError:
             raise _invalid(f"{name}={value} is not allowed: a number") from None
     key = _TOPIC_KEYS.get(name)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 from mainstem.broker.config_changes import check_broker_change
 from mainstem.broker.config_view import ConfigView
 from mainstem.core.controller.image import BROKER, CLIENT_METRICS, GROUP, TOPIC
-from mainstem.core.log.config import is_whole_number
+from mainstem.core.java_numbers import is_whole_number
 from mainstem.protocol.errors import ErrorCode, RemoteError
 
 if TYPE_CHECKING:

@@ -20,7 +20,8 @@ from typing import Final, NamedTuple
 
 from mainstem.broker.settings import SETTINGS
 from mainstem.core.controller.image import BROKER, CLIENT_METRICS, GROUP, TOPIC, ClusterImage
-from mainstem.core.log.config import TOPIC_CONFIGS, ConfigKey, LogConfig, Value, is_whole_number, server_defaults
+from mainstem.core.java_numbers import is_whole_number, parse_double
+from mainstem.core.log.config import TOPIC_CONFIGS, ConfigKey, LogConfig, Value, server_defaults
 
 
 class Source(IntEnum):
@@ -153,7 +154,7 @@ def format_value(kind: int, text: str) -> str:
             return str(int(stripped)) if is_whole_number(stripped) else stripped
         case 6:
             try:
-                return format_double(float(stripped))
+                return format_double(parse_double(stripped))
             except ValueError:
                 return stripped
         case 7:
@@ -219,7 +220,7 @@ class ConfigView:
     def get_float(self, name: str) -> float:
         text = (self.get(name) or "").strip()
         try:
-            return float(text)
+            return parse_double(text)
         except ValueError:
             raise ValueError(f"{name} is '{text}', which is no number") from None
 

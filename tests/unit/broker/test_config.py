@@ -149,7 +149,7 @@ def _refusals(*pairs: str) -> dict[str, str]:
 )
 def test_a_number_that_kafka_does_not_take_is_refused(key: str) -> None:
     said = _refusals(f"{key}=0", f"{key}=1", f"{key}=1_000", f"{key}=١", f"{key}= 5 ", f"{key}=+5")
-    assert list(said) == [f"{key}=0", f"{key}=1_000", f"{key}=١"]
+    assert list(said) == [f"{key}=0", f"{key}=1_000"]
     assert said[f"{key}=0"].startswith(f"{key} is 0; it must be at least 1")
 
 

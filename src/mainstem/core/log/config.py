@@ -13,6 +13,8 @@ from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Final
 
+from mainstem.core.java_numbers import is_whole_number, parse_double
+
 LONG_MAX: Final = (1 << 63) - 1
 INT_MAX: Final = (1 << 31) - 1
 INT_MIN: Final = -(1 << 31)
@@ -20,14 +22,10 @@ LONG_MIN: Final = -(1 << 63)
 
 _HOUR_MS: Final = 3_600_000
 _MINUTE_MS: Final = 60_000
-_WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]+")
+
+_THROTTLED: Final = re.compile(r"([0-9]+:[0-9]+)?")
 
 Value = int | float | bool | str | tuple[str, ...] | None
-
-
-def is_whole_number(text: str) -> bool:
-    """As Java reads one; Python would take more, such as underscores and spaces."""
-    return _WHOLE_NUMBER.fullmatch(text) is not None
 
 
 class ConfigType(Enum):
@@ -98,8 +96,7 @@ def _parse(key: ConfigKey, text: str) -> Value:
             return number
         case ConfigType.DOUBLE:
             try:
-                # Java ends numbers so; Python takes `1_000` for one, which Java does not.
-                return float(stripped.rstrip("fFdD") if "_" not in stripped else "")
+                return parse_double(stripped)
             except ValueError:
                 raise ValueError(f"{key.name}={text} is not allowed: it must be a number") from None
         case ConfigType.LIST:
@@ -116,7 +113,8 @@ def _anything(value: Value) -> bool:
 
 def _between(low: float, high: float = LONG_MAX) -> Callable[[Value], bool]:
     def check(value: Value) -> bool:
-        return isinstance(value, int | float) and low <= value <= high
+        # So that NaN passes, as it does in Kafka.
+        return isinstance(value, int | float) and not (value < low or value > high)
 
     return check
 
@@ -136,12 +134,8 @@ def _gzip_level(value: Value) -> bool:
 def _throttled_replicas(value: Value) -> bool:
     if not isinstance(value, tuple):
         return False
-    if value in ((), ("*",)):
-        return True
-    return all(
-        len(parts) == 2 and all(part.strip().isdigit() for part in parts)
-        for parts in (replica.split(":") for replica in value)
-    )
+    # Kafka passes over what is empty, though not over spaces inside.
+    return value == ("*",) or all(_THROTTLED.fullmatch(replica) for replica in value)
 
 
 def _key(
