@@ -151,11 +151,11 @@ def test_how_far_a_deleted_topic_was_compacted_says_nothing_of_its_successor_in_
     tmp_path: Path,
 ) -> None:
     """Below that offset the new topic would never be cleaned, and its tombstones would go before what they delete."""
-    both = {"log_dirs": f"{tmp_path}/a,{tmp_path}/b", "log_cleaner_backoff_ms": "20"}
+    both = f"{tmp_path}/a,{tmp_path}/b"
     compacted = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0.01", "segment_ms": "1"}
 
     async def run() -> None:
-        node = await start_node(tmp_path, **both)
+        node = await start_node(tmp_path, log_dirs=both, log_cleaner_backoff_ms="20")
         peer = await connect(node)
         await create_topic(peer, "table", **compacted)
         for count in range(50):
@@ -172,7 +172,7 @@ def test_how_far_a_deleted_topic_was_compacted_says_nothing_of_its_successor_in_
         assert (tmp_path / "b" / "table-0").is_dir()
         peer.close()
         await node.stop()
-        node = await start_node(tmp_path, **both)
+        node = await start_node(tmp_path, log_dirs=both, log_cleaner_backoff_ms="20")
         assert node.compaction.cleaner is not None
         assert ("table", 0) not in node.compaction.cleaner.offsets
         await node.stop()

@@ -8,7 +8,7 @@ from mainstem.storage.checkpoint import read_file
 from mainstem.storage.errors import StorageError
 from mainstem.storage.log import Log
 from mainstem.storage.reading import ReadJob
-from mainstem.storage.timestamps import TimestampJob
+from mainstem.storage.timestamps import TimestampedOffset, TimestampJob
 from tests.support.logs import (
     DIRECTORY,
     NOW_MS,
@@ -124,7 +124,9 @@ def test_a_search_by_time_builds_no_index_on_the_loop(path: str) -> None:
     disk.remove(path)
     for largest in (False, True):
         log = reopened(disk)
-        step = log.begin_find_max() if largest else log.begin_find(NOW_MS + 4, COUNT)
+        step: TimestampJob | TimestampedOffset | None = log.begin_find(NOW_MS + 4, COUNT)
+        if largest:
+            step = log.begin_find_max()
         jobs = 0
         while isinstance(step, TimestampJob):
             assert not disk.exists(path)
