@@ -99,6 +99,38 @@ def test_a_sample_of_crashes_leaves_the_same_log() -> None:
     assert try_crashes(0.03) > 50
 
 
+def interrupted_swaps(made: CompactedLog) -> list[SimDisk]:
+    """The disks of a process that died while files of a cleaning had the names of a swap."""
+    found: list[SimDisk] = []
+    for moment in moments(made):
+        if any(name.endswith(".swap") for name in moment.list_directory(DIRECTORY)):
+            moment.kill()
+            found.append(moment)
+    return found
+
+
+def test_power_lost_while_a_recovery_ends_a_swap_leaves_the_same_log() -> None:
+    """A swap that was begun is undone or finished; the recovery that does so may be interrupted as well."""
+    rng = Random(5)
+    made = prepared()
+    table, end, point = table_of(made.log), made.log.log_end, made.log.recovery_point
+    seen: set[int] = set()
+    for swap in interrupted_swaps(made):
+        during: list[SimDisk] = []
+        again = swap.fork()
+        again.after_change = lambda disk, during=during: during.append(disk.fork())
+        check(again, made, table, end, point)
+        for moment in during:
+            ways = list(every_survival(moment.unsynced(), subset_max=2))
+            for kept in rng.sample(ways, min(len(ways), 12)):
+                crashed = moment.fork()
+                crashed.power_loss_keeping(kept)
+                if crashed.fingerprint() not in seen:
+                    seen.add(crashed.fingerprint())
+                    check(crashed, made, table, end, point)
+    assert len(seen) > 100
+
+
 @pytest.mark.campaign
 @pytest.mark.timeout(1800)
 def test_every_crash_leaves_the_same_log() -> None:

@@ -222,6 +222,9 @@ class _Loader:
 
     def _complete_swaps(self, swaps: list[tuple[int, str]]) -> None:
         """Removes the segments that the swapped ones were made from, then gives those their names."""
+        # A process that died may not have come to make these names durable: with the old segments gone for good, they
+        # are all there is.
+        self._fs.sync_directory(self.directory)
         first: i64 = -1
         last: i64 = -1
         for offset, name in swaps:

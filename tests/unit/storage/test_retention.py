@@ -53,6 +53,26 @@ def test_the_loop_never_waits_for_the_disk_when_segments_go() -> None:
     assert (synced, log.is_restructuring) == ([], False)
 
 
+def test_a_snapshot_that_a_flush_has_taken_over_is_durable_before_the_segments_go_it_was_made_from() -> None:
+    """Whichever of the two threads comes first, power loss must not take what is known of the producers (T1)."""
+    disk = new_disk()
+    log = open_in(disk, config())
+    append(log, batch(b"a", producer_id=7, epoch=0, sequence=0))
+    log.roll(NOW_MS)
+    append(log, batch(b"b"))
+    log.advance_log_start(1)
+    for folder in ("/", "/data"):
+        disk.sync_directory(folder)
+    log.begin_flush(NOW_MS)
+    job = log.begin_retirement(NOW_MS)
+    assert job is not None
+    job.run()
+    disk.power_loss_keeping({})
+    producer = open_in(disk, config()).producers.states.get(7)
+    assert producer is not None
+    assert producer.last_sequence == 0
+
+
 def test_files_are_not_removed_before_they_have_left_the_log() -> None:
     disk = new_disk()
     log = filled(disk, retention_ms=5000, file_delete_delay_ms=0)

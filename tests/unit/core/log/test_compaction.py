@@ -93,6 +93,12 @@ def test_an_old_record_forces_a_cleaning_below_the_ratio() -> None:
     assert not cleanable(segments, checkpoint=10, max_compaction_lag_ms=LONG_MAX).is_due(0.5)
 
 
+def test_the_oldest_of_the_dirty_segments_says_how_long_it_has_waited() -> None:
+    ages = (10_000, 700, 900, 650, 1)
+    segments = [FakeSegment(10 * at, first_timestamp=NOW_MS - age) for at, age in enumerate(ages)]
+    assert cleanable(segments, checkpoint=10, max_compaction_lag_ms=600).overdue_ms == 300
+
+
 def test_overdue_records_that_must_not_be_cleaned_force_nothing() -> None:
     segments = [FakeSegment(0, 100, first_timestamp=1), FakeSegment(10)]
     assert not cleanable(segments, stable_end=5, max_compaction_lag_ms=600).is_due(0.5)
