@@ -10,7 +10,9 @@ torn at 512 bytes or left as zeros. Each disk is then opened, and:
 - power lost in the middle of the recovery (a few of the ways, drawn at random), and recovered again, it is a log that
   the model allows, and none shorter than what was durable.
 
-After kill -9 the log must hold everything that was appended. Disks that look alike are tried once.
+After kill -9 the log must hold everything that was appended. What a dead process wrote and did not sync is still only
+in the cache: power lost in the start after it, or right after that, must leave a log that the model allows (a few of
+the ways, drawn at random). Disks that look alike are tried once.
 """
 
 from collections.abc import Iterator, Sequence
@@ -85,7 +87,9 @@ def run(workload: Workload, share: float = 1.0, seed: int = 0) -> Tally:
     seen: set[tuple[int, int]] = set()
     for moment in moments_of(workload):
         tally.moments += 1
-        _try_kill(workload, moment)
+        after_kill = _try_kill(workload, moment)
+        for disk, survivors in rng.sample(after_kill, min(len(after_kill), 20 if share >= 1.0 else 1)):
+            _try_power_loss_after_kill(workload, moment, disk, survivors)
         for kept in crashes_of(moment):
             if share < 1.0 and rng.random() >= share:
                 continue
@@ -114,9 +118,12 @@ def _describe(workload: Workload, moment: Moment, kept: Kept) -> str:
     return "\n".join(lines)
 
 
-def _try_kill(workload: Workload, moment: Moment) -> None:
+def _try_kill(workload: Workload, moment: Moment) -> list[tuple[SimDisk, Kept]]:
+    """The ways to lose power during the start after it and behind that, and what each would keep."""
     disk = moment.disk.fork()
     disk.kill()
+    during = [disk.fork()]
+    disk.after_change = lambda changed: during.append(changed.fork())
     expected = moment.expected.copy()
     target = expected.histories[-1][-1].next_offset if expected.histories[-1] else expected.empty_end
     expected.durable_end = max(expected.durable_end, min(moment.written_end, target))
@@ -124,6 +131,18 @@ def _try_kill(workload: Workload, moment: Moment) -> None:
         expected.check(disk, open_directories(disk, workload.config, moment.now_ms).logs[TOPIC, PARTITION])
     except Exception as error:
         error.add_note(f"{workload.name}: kill -9 in operation {workload.operations[moment.operation]}")
+        raise
+    return [(one, kept) for one in during for kept in every_survival(one.unsynced(), subset_max=1)]
+
+
+def _try_power_loss_after_kill(workload: Workload, moment: Moment, disk: SimDisk, kept: Kept) -> None:
+    crashed = disk.fork()
+    crashed.power_loss_keeping(kept)
+    try:
+        moment.expected.check(crashed, open_directories(crashed, workload.config, moment.now_ms).logs[TOPIC, PARTITION])
+    except Exception as error:
+        operation = workload.operations[moment.operation]
+        error.add_note(f"{workload.name}: kill -9 in operation {operation}, then power lost in the start after it")
         raise
 
 
