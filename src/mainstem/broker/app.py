@@ -54,6 +54,13 @@ from mainstem.storage.log_directory import LogDirectory, open_log_directory
 
 log = logging.getLogger(__name__)
 
+FILES_MIN = 64
+"""Descriptors that connections leave to the files of logs: a log that cannot open one takes its directory offline."""
+FILES_MAX = 20_000
+"""Files of logs that are open at a time, however many could be."""
+LOOKUPS_AT_A_TIME = 2
+"""Each may take the 128 MB that a batch may expand to."""
+
 MetadataListener = Callable[[ClusterImage, ImageDelta], None]
 
 
@@ -67,13 +74,16 @@ class Broker:
         config: BrokerConfig,
         cluster_id: str,
         *,
-        open_files_max: int = 10_000,
+        descriptors_max: int = 10_000,
         on_fatal: Callable[[BaseException], None] = lambda error: None,
         carry: Carry = carry_directly,
         around: Callable[[Handler], Handler] = lambda handler: handler,
         carry_to_peer: Carry = carry_directly,
     ) -> None:
-        """`carry` is how messages reach the controller, `carry_to_peer` how they reach brokers, this one as well; a
+        """`descriptors_max` is what connections and the files of logs may have open together; a file that is not in use
+        is closed for a connection, up to a point.
+
+        `carry` is how messages reach the controller, `carry_to_peer` how they reach brokers, this one as well; a
         simulator puts its own in.
 
         `around` may put something before the router that sees every request first; a test kit has its faults there.
@@ -90,6 +100,8 @@ class Broker:
         """Committed metadata, as far as this broker has followed it."""
         self._on_fatal = on_fatal
         self.features = Features()
+        self.lookups = asyncio.Semaphore(LOOKUPS_AT_A_TIME)
+        """Held by who has a batch opened to find a record by its time."""
         self.fetch_max_bytes = config.get_int("fetch.max.bytes", at_least=1024)
         self.fetch_sessions = FetchSessions(
             config.get_int("max.incremental.fetch.session.cache.slots"), rng, clock.wall_ms
@@ -103,7 +115,7 @@ class Broker:
             cluster_id=cluster_id,
             log_dirs=config.log_dirs,
             settings=config.given,
-            open_files_max=open_files_max,
+            open_files_max=max(FILES_MIN, min(descriptors_max, FILES_MAX)),
             producer_expiration_ms=config.get_int("producer.id.expiration.ms", at_least=1),
             on_directory_failure=self._directory_failed,
         )
@@ -144,7 +156,9 @@ class Broker:
         self.housekeeping = Housekeeping(loop, clock, config, self.partitions)
         self.compaction = Compaction(loop, clock, config, self.partitions)
         self.assignments = DirectoryAssignments(self)
-        self.connection_limit = ConnectionLimit(config.get_int("max.connections", at_least=0))
+        self._descriptors_max = descriptors_max
+        self._all_connections = ConnectionLimit(descriptors_max - FILES_MIN, on_change=self._share_descriptors)
+        self.connection_limit = ConnectionLimit(config.get_int("max.connections", at_least=0), self._all_connections)
         self._dynamic = DynamicSettings(config, self.connection_limit, self.compaction)
         self.metadata_listeners: list[MetadataListener] = [
             self._dynamic.follow,
@@ -301,7 +315,7 @@ class Broker:
                 self._handler,
                 self._shared,
                 max_frame_bytes=self.config.get_int("socket.request.max.bytes", at_least=1),
-                limit=None if is_controllers else self.connection_limit,
+                limit=ConnectionLimit(within=self._all_connections) if is_controllers else self.connection_limit,
                 options=socket_options(self.config),
             )
             try:
@@ -311,6 +325,10 @@ class Broker:
                 reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
                 raise ConfigError(f"listeners has {endpoint}, which cannot be bound: {reason}") from error
             self._listeners[endpoint.listener] = listener
+
+    def _share_descriptors(self, connections: int) -> None:
+        left = min(self._descriptors_max - connections, FILES_MAX)
+        self.partitions.open_files.set_capacity(max(FILES_MIN, left))
 
     async def serve(self) -> None:
         for listener in self._listeners.values():

@@ -29,8 +29,10 @@ from mainstem.storage.properties import parse_properties
 
 log = logging.getLogger(__name__)
 
-_FILES_KEPT_FREE = 1000
-"""Descriptors left to sockets and whatever else a process opens."""
+_DESCRIPTORS_KEPT_FREE = 200
+"""Left to whatever is open besides connections and the files of logs: the metadata, directories, snapshots."""
+_DESCRIPTORS_MAX = 1 << 20
+"""Where the system has no bound of its own: as many as Linux allows by default."""
 _BLOCKED_MAX = 32
 """Threads that may wait for a disk: more than asyncio's own few, so that a slow one is not all that is waited for."""
 
@@ -173,7 +175,6 @@ async def _serve(config: BrokerConfig, cluster_id: str, what: str) -> int:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop)
-    files_max = max(64, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _FILES_KEPT_FREE)
     node = Broker(
         loop,
         PosixFileSystem(),
@@ -181,7 +182,7 @@ async def _serve(config: BrokerConfig, cluster_id: str, what: str) -> int:
         random.Random(os.urandom(16)),
         config,
         cluster_id,
-        open_files_max=files_max,
+        descriptors_max=max(128, _raise_descriptor_limit() - _DESCRIPTORS_KEPT_FREE),
         on_fatal=stop,
     )
     await node.start()
@@ -196,6 +197,20 @@ async def _serve(config: BrokerConfig, cluster_id: str, what: str) -> int:
         return 1
     await node.stop()
     return 0
+
+
+def _raise_descriptor_limit() -> int:
+    """Takes as many descriptors as the system lets this process have, as a JVM does: shells give out few."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY:
+        hard = _DESCRIPTORS_MAX
+    if soft in (hard, resource.RLIM_INFINITY):
+        return hard
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (ValueError, OSError):
+        return soft
+    return hard
 
 
 def _refuse(error: Exception) -> int:

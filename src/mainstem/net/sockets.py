@@ -1,15 +1,20 @@
 """What a listener asks of the kernel for the sockets of its connections.
 
-How long a connection has been idle is the kernel's knowledge, so that nothing has to be noted for each request.
+How long a connection has been idle is the kernel's knowledge, so that nothing has to be noted for each request; so is
+that the peer has left one from which nothing is read.
 """
 
 import socket
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 _LAST_DATA: Final = struct.Struct("=44xIII")
 """Of Linux's tcp_info: milliseconds since data was sent, since it was acknowledged, and since it was received."""
+_CLOSED: Final = 7
+_CLOSE_WAIT: Final = 8
+"""Linux's states of a connection that was reset, and of one whose peer sends nothing more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +44,36 @@ def idle_ms(opened: Any) -> int:
     return int(min(sent, received))
 
 
+def has_left(opened: Any) -> bool:
+    """Whether the peer has closed or reset the connection, be it that some of what it sent is not read yet."""
+    return opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] in (_CLOSED, _CLOSE_WAIT)
+
+
 class ConnectionLimit:
-    """How many connections there may be, on all listeners that share it."""
+    """How many connections there may be, on all listeners that share it; `within` is a limit that it is a part of."""
 
-    __slots__ = ("count", "most")
+    __slots__ = ("_on_change", "_within", "count", "most")
 
-    def __init__(self, most: int = 1 << 31) -> None:
+    def __init__(
+        self,
+        most: int = 1 << 31,
+        within: "ConnectionLimit | None" = None,
+        on_change: Callable[[int], None] = lambda count: None,
+    ) -> None:
         self.count = 0
         self.most = most
+        self._within = within
+        self._on_change = on_change
+
+    def add(self) -> bool:
+        """Counts one more; whether there is room for it."""
+        self.count += 1
+        self._on_change(self.count)
+        has_room = self.count <= self.most
+        return (self._within is None or self._within.add()) and has_room
+
+    def remove(self) -> None:
+        self.count -= 1
+        self._on_change(self.count)
+        if self._within is not None:
+            self._within.remove()

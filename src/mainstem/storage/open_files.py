@@ -105,6 +105,13 @@ class OpenFiles:
     def __len__(self) -> int:
         return len(self._open)
 
+    def set_capacity(self, capacity: i64) -> None:
+        """Others need descriptors, too: where there are fewer left, files are closed now."""
+        assert capacity > 0
+        self.capacity = capacity
+        if len(self._open) > capacity:
+            self._make_room()
+
     def ref(self, path: str) -> FileRef:
         return FileRef(self, path)
 
