@@ -1,5 +1,8 @@
 """Finding offsets by timestamp: the time index names a place to start, headers the batch, records the offset."""
 
+from collections.abc import Callable
+from typing import Final
+
 from mypy_extensions import i64
 
 from mainstem.protocol.batch import BatchView
@@ -9,6 +12,8 @@ from mainstem.storage.errors import StorageError
 from mainstem.storage.fs import File
 from mainstem.storage.scan import HeaderScan
 from mainstem.storage.segment import Segment
+
+_BREATH_RECORDS: Final = 512
 
 
 class TimestampedOffset:
@@ -43,13 +48,14 @@ class TimestampJob:
         self._index: File = segment.offset_index.ref.pin()
         self._log: File = segment.log.pin()
 
-    def run(self) -> None:
+    def run(self, breathe: Callable[[], None] | None = None) -> None:
+        """A batch may hold millions of records: `breathe` is called every few hundred, to give others their turn."""
         try:
             try:
-                self.found = self._search(self._start())
+                self.found = self._search(self._start(), breathe)
             except StorageError as damage:
                 # The indexes or the batches: the batches alone tell.
-                self.found = self._search(HeaderScan(self._log, 0, self._end, False))
+                self.found = self._search(HeaderScan(self._log, 0, self._end, False), breathe)
                 self.index_damage = str(damage)
         except (OSError, StorageError) as error:
             self.error = error
@@ -64,7 +70,8 @@ class TimestampJob:
         offset: i64 = max(segment.time_index.lookup(self._times, self.timestamp, False), self.log_start)
         return segment.scan_in(self._index, self._log, self._end, offset, False)
 
-    def _search(self, scan: HeaderScan) -> TimestampedOffset | None:
+    def _search(self, scan: HeaderScan, breathe: Callable[[], None] | None) -> TimestampedOffset | None:
+        seen: i64 = 0
         while scan.advance():
             if scan.header.max_timestamp < self.timestamp or scan.header.last_offset < self.log_start:
                 continue
@@ -73,6 +80,9 @@ class TimestampJob:
                 for record in iterate_records(batch):
                     if record.timestamp >= self.timestamp and record.offset >= self.log_start:
                         return TimestampedOffset(record.offset, record.timestamp, batch.leader_epoch)
+                    seen += 1
+                    if breathe is not None and seen % _BREATH_RECORDS == 0:
+                        breathe()
             except RemoteError:
                 continue  # a compressed batch is trusted when it comes: what a producer broke inside is passed over
         return None
