@@ -52,8 +52,8 @@ class FetchSession:
         self.last_used_ms = now_ms
         self.partitions: dict[SessionKey, SessionPartition] = {}
 
-    def update(self, request: FetchRequest, uses_topic_ids: bool) -> None:
-        """Takes over what the request adds, changes and forgets."""
+    def add(self, request: FetchRequest, uses_topic_ids: bool) -> None:
+        """Takes over what the request wants."""
         partitions = self.partitions
         for topic in request.topics:
             name: TopicKey = topic.topic_id if uses_topic_ids else topic.name
@@ -63,10 +63,13 @@ class FetchSession:
                     partitions[name, wanted.partition] = SessionPartition(wanted)
                 else:
                     known.wanted = wanted
+
+    def forget(self, request: FetchRequest, uses_topic_ids: bool) -> None:
+        """Leaves out what a request that goes on with the session names for that; one that begins it is not asked."""
         for forgotten in request.forgotten:
-            name = forgotten.topic_id if uses_topic_ids else forgotten.name
+            name: TopicKey = forgotten.topic_id if uses_topic_ids else forgotten.name
             for index in forgotten.partitions:
-                partitions.pop((name, index), None)
+                self.partitions.pop((name, index), None)
 
     def must_tell(self, key: SessionKey, answer: FetchPartitionResponse) -> bool:
         """Whether the answer says anything new; remembers it as told."""
@@ -115,7 +118,8 @@ class FetchSessions:
             )
         if session.uses_topic_ids != uses_topic_ids:
             raise RemoteError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "topic names and ids in one fetch session")
-        session.update(request, uses_topic_ids)
+        session.add(request, uses_topic_ids)
+        session.forget(request, uses_topic_ids)
         session.epoch = 1 if session.epoch == _EPOCH_MAX else session.epoch + 1
         session.last_used_ms = self._now_ms()
         if not session.partitions:
@@ -131,7 +135,7 @@ class FetchSessions:
         if wanted == 0 or not self._make_room(wanted):
             return None
         session = FetchSession(self._new_id(), uses_topic_ids, self._now_ms())
-        session.update(request, uses_topic_ids)
+        session.add(request, uses_topic_ids)
         self._sessions[session.session_id] = session
         return session
 
