@@ -27,7 +27,7 @@ from tests.fuzz.test_wire import mutate
 from tests.support.raw import Peer, connect, start_node
 from tests.unit.protocol.message_strategies import versions_of
 
-SMOKE_SEEDS = 3
+SMOKE_SEEDS = 5
 CAMPAIGN_SEEDS = 100
 REQUESTS_PER_PEER = 60
 PEERS = 6
@@ -153,16 +153,16 @@ class Draw:
         return rng.choice([batch, batch, batch, mutate(batch, rng), batch + batch, b""])
 
 
-async def one_peer(node: Broker, draw: Draw, requests: int) -> None:
+async def one_peer(node: Broker, listener: str, draw: Draw, requests: int) -> None:
     rng = draw.rng
-    routes = [key for key in node.advertised_apis("PLAINTEXT") if key not in LEFT_OUT]
+    routes = [key for key in node.advertised_apis(listener) if key not in LEFT_OUT]
     peer: Peer | None = None
     for _ in range(requests):
         if peer is None:
-            peer = await connect(node)
+            peer = Peer(*await asyncio.open_connection("127.0.0.1", node.bound_port(listener)))
         key = rng.choice(routes)
         api = find_api(key)
-        low, high = node.advertised_apis("PLAINTEXT")[key]
+        low, high = node.advertised_apis(listener)[key]
         version = rng.randint(max(low, versions_of(api.request).start), high)
         frame = encode_request(draw.request(api.request, version), version, 7, rng.choice(["fuzz", ""]))
         damaged = rng.random() < 0.25
@@ -222,8 +222,12 @@ def fuzz(path: Path, seed: int, caplog: pytest.LogCaptureFixture) -> None:
             await peer.produce("kept", value)
         beside = asyncio.create_task(bystander(node))
         topic_ids = [node.image.topics[topic].topic_id for topic in TOPICS]
+        listeners = ["PLAINTEXT"] * PEERS + ["CONTROLLER"]
         await asyncio.gather(
-            *(one_peer(node, Draw(seed * PEERS + i, topic_ids), REQUESTS_PER_PEER) for i in range(PEERS))
+            *(
+                one_peer(node, listener, Draw(seed * len(listeners) + i, topic_ids), REQUESTS_PER_PEER)
+                for i, listener in enumerate(listeners)
+            )
         )
         assert not beside.done(), beside.exception()
         beside.cancel()
