@@ -394,7 +394,7 @@ class _Fetch:
                 )
             topics[-1].partitions.append(answer)
         response = FetchResponse(topics, 0, 0 if session is None else session.session_id)
-        if leaders is not None:
+        if leaders is not None and self._request.replica_id < 0:  # brokers know where the others are
             response.node_endpoints = leaders.endpoints
         chunks: list[Chunk] = []
         for piece in encode_fetch_response(response, context.api_version, context.correlation_id):
