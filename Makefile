@@ -78,12 +78,12 @@ test-crash: $(VENV)/.ready
 test-protocol: build/compiled/.ready
 	$(COMPILED) -m pytest -n $(JOBS) tests/unit/protocol tests/fuzz tests/compat/test_messages.py --timeout 1800
 
-## make test-compat       every client, Kafka's own tools, and kill -9, against our broker
+## make test-compat       every client, Kafka's own tools, kill -9, and whole directories that move to Kafka and back
 # The kills come last and alone: each restart has a second, of which other tests would take their part.
 test-compat: build/compiled/.ready
 	$(COMPILED) -m pytest -n $(JOBS) --timeout 600 \
 	  tests/compat/test_round_trip.py tests/compat/test_clients.py tests/compat/test_transactions.py \
-	  tests/compat/test_tools.py tests/compat/test_kcat.py tests/compat/test_exactly_once.py
+	  tests/compat/test_tools.py tests/compat/test_kcat.py tests/compat/test_exactly_once.py tests/compat/test_moving.py
 	$(COMPILED) -m pytest --timeout 600 tests/compat/test_kill.py
 
 ## make test-client       our client and the command line against our broker, Kafka 4.3 and Kafka 3.9, and through 30 kill -9

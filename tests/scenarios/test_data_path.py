@@ -1,11 +1,15 @@
 """From Produce to Fetch over the wire, on a whole node in this process."""
 
 import asyncio
+import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from mainstem.broker.app import Broker
+from mainstem.broker.app import LOOKUPS_AT_A_TIME, Broker
 from mainstem.protocol.batch import BatchView, iterate_batches
 from mainstem.protocol.errors import ErrorCode
 from mainstem.protocol.messages.k00_produce import ProduceResponse
@@ -289,6 +293,72 @@ def test_a_request_sees_what_the_one_before_it_on_its_connection_did(tmp_path: P
         assert (await peer.receive(CreateTopicsResponse, 7)).topics[0].error_code == ErrorCode.NONE
         assert (await peer.receive(MetadataResponse, 12)).topics[0].error_code == ErrorCode.NONE
         assert (await peer.receive(ProduceResponse, 9)).responses[0].partition_responses[0].base_offset == 0
+
+    run_with_node(tmp_path, scenario)
+
+
+def test_a_peer_that_leaves_while_its_records_are_read_from_the_disk_is_not_waited_for(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("orders")
+        for _ in range(70):  # more than are remembered
+            await peer.produce("orders", b"a")
+        partition = node.partitions.find("orders", 0)
+        for path in (tmp_path / "orders-0").glob("*.*"):
+            descriptor = os.open(path, os.O_RDONLY)
+            os.fsync(descriptor)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(descriptor)
+        # The only thread is busy for as long as we like.
+        loop, go_on, threads = asyncio.get_running_loop(), threading.Event(), ThreadPoolExecutor(1)
+        loop.set_default_executor(threads)
+        busy = loop.run_in_executor(None, go_on.wait)
+        try:
+            reader = await connect(node)
+            reader.send(fetch_request("orders", 0, max_wait_ms=2**31 - 1, min_bytes=2**31 - 1), 12)
+            while threads._work_queue.empty() and not len(partition.watchers):
+                await asyncio.sleep(0.001)
+            if len(partition.watchers):
+                pytest.skip("this file system keeps everything in memory")
+            reader.close()
+            while node.descriptors.clients.count > 1:
+                await asyncio.sleep(0.001)
+        finally:
+            go_on.set()
+        await busy
+        await loop.run_in_executor(None, time.sleep, 0)  # comes after what was to be read
+        await asyncio.sleep(0.01)
+        assert not len(partition.watchers)
+
+    run_with_node(tmp_path, scenario)
+
+
+def test_only_a_few_batches_are_opened_at_a_time_to_find_records_by_their_time(tmp_path: Path) -> None:
+    """A batch of a few bytes may expand to very many, and is in memory while its records are looked at."""
+
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("orders")
+        await peer.produce("orders", b"a", timestamp=500)
+        loop, go_on, threads = asyncio.get_running_loop(), threading.Event(), ThreadPoolExecutor(1)
+        loop.set_default_executor(threads)
+        busy = loop.run_in_executor(None, go_on.wait)
+        wanted = ListOffsetsPartition(partition_index=0, timestamp=500)
+        request = ListOffsetsRequest(
+            replica_id=-1, isolation_level=0, topics=[ListOffsetsTopic(name="orders", partitions=[wanted])]
+        )
+        askers = [await connect(node) for _ in range(10)]
+        try:
+            for each in askers:
+                each.send(request, 7)
+            while threads._work_queue.qsize() < LOOKUPS_AT_A_TIME:
+                await asyncio.sleep(0.001)
+            await asyncio.sleep(0.05)
+            assert threads._work_queue.qsize() == LOOKUPS_AT_A_TIME
+        finally:
+            go_on.set()
+        await busy
+        for each in askers:
+            assert (await each.receive(ListOffsetsResponse, 7)).topics[0].partitions[0].offset == 0
+            each.close()
 
     run_with_node(tmp_path, scenario)
 

@@ -47,8 +47,8 @@ from mainstem.protocol.messages.k44_incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from mainstem.protocol.primitives import ZERO_UUID
-from tests.support.raw import Peer, batch_of, connect, fetch_request, produce_request, run_with_node
+from mainstem.protocol.primitives import REQUEST_ELEMENTS_MAX, ZERO_UUID
+from tests.support.raw import Peer, batch_of, connect, fetch_request, produce_request, run_with_node, start_node
 
 
 def test_the_first_batch_is_fetched_whatever_the_limits_say(tmp_path: Path) -> None:
@@ -104,6 +104,45 @@ def test_who_is_no_replica_does_not_fetch_as_one_and_an_unknown_epoch_is_out_of_
     run_with_node(tmp_path, scenario)
 
 
+def test_whoever_asks_in_an_old_epoch_or_the_wrong_broker_is_told_who_leads(tmp_path: Path) -> None:
+    async def run() -> None:
+        node = await start_node(tmp_path)
+        peer = await connect(node)
+        await peer.ensure_topic("orders")
+        peer.close()
+        await node.stop()
+        node = await start_node(tmp_path)  # which leads in a new epoch
+        peer = await connect(node)
+        leader = node.partitions.find("orders", 0).leader
+        assert leader is not None
+        address = node.advertised[0]
+        for version in (13, 15, 16, 18):
+            for replica, epoch, error in ((-1, 0, "FENCED_LEADER_EPOCH"), (5, -1, "NOT_LEADER_OR_FOLLOWER")):
+                request = _by_id(node.image.topics["orders"].topic_id, 0, -1)
+                if version < 15:
+                    request.replica_id = replica
+                else:
+                    request.replica_state.replica_id = replica
+                request.topics[0].partitions[0].current_leader_epoch = epoch
+                answer = await peer.ask(request, version, FetchResponse)
+                found = answer.responses[0].partitions[0]
+                told = (found.current_leader.leader_id, found.current_leader.leader_epoch)
+                nodes = [(one.node_id, one.host, one.port, one.rack) for one in answer.node_endpoints]
+                assert ErrorCode(found.error_code).name == error
+                if version < 16:
+                    assert (told, nodes) == ((-1, -1), [])
+                else:
+                    where = [(1, address.host, address.port, None)]
+                    assert (told, nodes) == ((1, leader.epoch), where if replica < 0 else [])
+        answer = await peer.ask(_by_id(node.image.topics["orders"].topic_id, 0, -1), 16, FetchResponse)
+        assert answer.responses[0].partitions[0].current_leader.leader_id == -1
+        assert answer.node_endpoints == []
+        peer.close()
+        await node.stop()
+
+    asyncio.run(run())
+
+
 def _by_id(topic_id: bytes, session_id: int, session_epoch: int, max_wait_ms: int = 0) -> FetchRequest:
     partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20, current_leader_epoch=-1)
     return FetchRequest(
@@ -115,6 +154,21 @@ def _by_id(topic_id: bytes, session_id: int, session_epoch: int, max_wait_ms: in
         topics=[FetchTopic(topic_id=topic_id, partitions=[partition])] if session_epoch <= 0 else [],
         forgotten_topics_data=[],
     )
+
+
+def test_what_a_first_request_forgets_is_in_its_session_all_the_same(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("orders")
+        topic_id = node.image.topics["orders"].topic_id
+        request = _by_id(topic_id, 0, 0)
+        request.forgotten_topics_data = [ForgottenTopic(topic_id=topic_id, partitions=[0])]
+        first = await peer.ask(request, 13, FetchResponse)
+        assert first.responses[0].partitions[0].error_code == 0
+        await peer.produce("orders", b"a")
+        again = await peer.ask(_by_id(topic_id, first.session_id, 1), 13, FetchResponse)
+        assert again.responses[0].partitions[0].records
+
+    run_with_node(tmp_path, scenario)
 
 
 async def _delete(peer: Peer, topic: str) -> None:
@@ -229,5 +283,34 @@ def test_offsets_are_told_as_often_as_they_are_asked_for_and_no_election_is_no_e
         assert told == [("a", [0, 0]), ("b", []), ("a", [1])]
         request = ElectLeadersRequest(election_type=9, topic_partitions=[], timeout_ms=1000)
         assert (await peer.ask(request, 2, ElectLeadersResponse)).error_code == 0
+
+    run_with_node(tmp_path, scenario)
+
+
+def test_a_request_of_countless_elements_ends_its_connection_and_costs_others_nothing(tmp_path: Path) -> None:
+    """A name of no letters takes two bytes to send and many times that to hold and to answer."""
+
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("orders")
+        for count, is_answered in ((REQUEST_ELEMENTS_MAX, True), (REQUEST_ELEMENTS_MAX + 1, False)):
+            asking = await connect(node)
+            names = [MetadataRequestTopic(name="")] * count
+            asking.send(MetadataRequest(topics=names, allow_auto_topic_creation=False), 4)
+            if is_answered:
+                assert (await asking.receive(MetadataResponse, 4)).topics[0].error_code != 0
+            else:
+                assert await asking.reader.read() == b""
+            asking.close()
+        fetching = await connect(node)
+        request = fetch_request("orders", 0)
+        request.topics[0].partitions *= REQUEST_ELEMENTS_MAX
+        fetching.send(request, 12)
+        assert await fetching.reader.read() == b""
+        producing = await connect(node)
+        produced = produce_request("orders", b"")
+        produced.topic_data[0].partition_data *= REQUEST_ELEMENTS_MAX
+        producing.send(produced, 9)
+        assert await producing.reader.read() == b""
+        assert (await peer.produce("orders", b"a")).error_code == 0
 
     run_with_node(tmp_path, scenario)

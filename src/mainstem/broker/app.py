@@ -55,6 +55,9 @@ from mainstem.storage.log_directory import LogDirectory, open_log_directory
 
 log = logging.getLogger(__name__)
 
+LOOKUPS_AT_A_TIME = 2
+"""Each may take the 128 MB that a batch may expand to."""
+
 MetadataListener = Callable[[ClusterImage, ImageDelta], None]
 
 
@@ -92,6 +95,8 @@ class Broker:
         """Committed metadata, as far as this broker has followed it."""
         self._on_fatal = on_fatal
         self.features = Features()
+        self.lookups = asyncio.Semaphore(LOOKUPS_AT_A_TIME)
+        """Held by who has a batch opened to find a record by its time."""
         self.fetch_max_bytes = config.get_int("fetch.max.bytes", at_least=1024)
         self.fetch_sessions = FetchSessions(
             config.get_int("max.incremental.fetch.session.cache.slots"), rng, clock.wall_ms

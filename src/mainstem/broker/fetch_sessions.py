@@ -8,7 +8,8 @@
   told. One that had data goes to the end of the line, so that no partition starves.
 - A session whose last partition is forgotten ends.
 - There are `max.incremental.fetch.session.cache.slots` sessions. A new one takes the place of one unused for two
-  minutes, or of a smaller one; else the client goes without.
+  minutes, or of a smaller one; else the client goes without. All of them together remember a million partitions at
+  most, whoever made them up: past that a client goes without, too, and a session that grows past it ends.
 """
 
 from collections.abc import Callable
@@ -23,6 +24,7 @@ INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 _EVICT_AFTER_MS: Final = 120_000
 _EPOCH_MAX: Final = 0x7FFFFFFF
+PARTITIONS_MAX: Final = 1_000_000
 
 TopicKey = str | bytes
 """A topic's name, or its id in versions that have ids."""
@@ -52,8 +54,8 @@ class FetchSession:
         self.last_used_ms = now_ms
         self.partitions: dict[SessionKey, SessionPartition] = {}
 
-    def update(self, request: FetchRequest, uses_topic_ids: bool) -> None:
-        """Takes over what the request adds, changes and forgets."""
+    def add(self, request: FetchRequest, uses_topic_ids: bool) -> None:
+        """Takes over what the request wants."""
         partitions = self.partitions
         for topic in request.topics:
             name: TopicKey = topic.topic_id if uses_topic_ids else topic.name
@@ -63,10 +65,13 @@ class FetchSession:
                     partitions[name, wanted.partition] = SessionPartition(wanted)
                 else:
                     known.wanted = wanted
+
+    def forget(self, request: FetchRequest, uses_topic_ids: bool) -> None:
+        """Leaves out what a request that goes on with the session names for that; one that begins it is not asked."""
         for forgotten in request.forgotten:
-            name = forgotten.topic_id if uses_topic_ids else forgotten.name
+            name: TopicKey = forgotten.topic_id if uses_topic_ids else forgotten.name
             for index in forgotten.partitions:
-                partitions.pop((name, index), None)
+                self.partitions.pop((name, index), None)
 
     def must_tell(self, key: SessionKey, answer: FetchPartitionResponse) -> bool:
         """Whether the answer says anything new; remembers it as told."""
@@ -96,6 +101,8 @@ class FetchSessions:
         self._rng = rng
         self._now_ms = now_ms
         self._sessions: dict[int, FetchSession] = {}
+        self.partition_count = 0
+        """Of all sessions."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -103,7 +110,7 @@ class FetchSessions:
     def enter(self, request: FetchRequest, uses_topic_ids: bool) -> FetchSession | None:
         """The session a request continues; None where it is a full request. RemoteError where it cannot go on."""
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._sessions.pop(request.session_id, None)
+            self._end(request.session_id)
             return None
         session = self._sessions.get(request.session_id)
         if session is None:
@@ -115,13 +122,21 @@ class FetchSessions:
             )
         if session.uses_topic_ids != uses_topic_ids:
             raise RemoteError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "topic names and ids in one fetch session")
-        session.update(request, uses_topic_ids)
+        before = len(session.partitions)
+        session.add(request, uses_topic_ids)
+        session.forget(request, uses_topic_ids)
+        self.partition_count += len(session.partitions) - before
         session.epoch = 1 if session.epoch == _EPOCH_MAX else session.epoch + 1
         session.last_used_ms = self._now_ms()
-        if not session.partitions:
-            del self._sessions[session.session_id]
+        if not session.partitions or (self.partition_count > PARTITIONS_MAX and len(session.partitions) > before):
+            self._end(session.session_id)
             session.session_id = NO_SESSION
         return session
+
+    def _end(self, session_id: int) -> None:
+        ended = self._sessions.pop(session_id, None)
+        if ended is not None:
+            self.partition_count -= len(ended.partitions)
 
     def begin(self, request: FetchRequest, uses_topic_ids: bool) -> FetchSession | None:
         """A session for a full request that asks for one, where there is room."""
@@ -131,8 +146,9 @@ class FetchSessions:
         if wanted == 0 or not self._make_room(wanted):
             return None
         session = FetchSession(self._new_id(), uses_topic_ids, self._now_ms())
-        session.update(request, uses_topic_ids)
+        session.add(request, uses_topic_ids)
         self._sessions[session.session_id] = session
+        self.partition_count += len(session.partitions)
         return session
 
     def _new_id(self) -> int:
@@ -142,7 +158,8 @@ class FetchSessions:
                 return session_id
 
     def _make_room(self, partitions: int) -> bool:
-        if len(self._sessions) < self._slots:
+        is_crowded = self.partition_count + partitions > PARTITIONS_MAX
+        if len(self._sessions) < self._slots and not is_crowded:
             return True
         if not self._sessions:
             return False
@@ -150,7 +167,7 @@ class FetchSessions:
         oldest = min(self._sessions.values(), key=lambda session: session.last_used_ms)
         if now_ms - oldest.last_used_ms <= _EVICT_AFTER_MS:
             oldest = min(self._sessions.values(), key=lambda session: len(session.partitions))
-            if len(oldest.partitions) >= partitions:
+            if is_crowded or len(oldest.partitions) >= partitions:
                 return False
-        del self._sessions[oldest.session_id]
-        return True
+        self._end(oldest.session_id)
+        return self.partition_count + partitions <= PARTITIONS_MAX

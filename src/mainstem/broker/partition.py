@@ -15,6 +15,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Executor
 from heapq import heappop, heappush
 
 from mainstem.broker.clock import Clock, breathe
@@ -57,6 +58,7 @@ class Partition:
         "_committing",
         "_flushing",
         "_is_appending",
+        "_judges",
         "_loop",
         "_moved",
         "_on_failure",
@@ -81,7 +83,9 @@ class Partition:
         index: int,
         log: Log,
         on_failure: Callable[["Partition", StorageError], None],
+        judges: Executor | None = None,
     ) -> None:
+        """`judges` are the threads that open batches; they are few, because of what a batch may expand to."""
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
@@ -94,6 +98,7 @@ class Partition:
         self._loop = loop
         self._clock = clock
         self._on_failure = on_failure
+        self._judges = judges
         self._committing: list[tuple[int, int, Committed]] = []
         self._order = 0
         self._flushing: asyncio.Future[None] | None = None
@@ -212,7 +217,7 @@ class Partition:
             first = waiting[0]
             if first.prepared is None and self.log.takes_long(first.buffer, first.start, first.end):
                 first.prepared = self.log.prepare(first.buffer, first.start, first.end, self._clock.wall_ms())
-                judging = self._loop.run_in_executor(None, first.prepared.run, breathe)
+                judging = self._loop.run_in_executor(self._judges, first.prepared.run, breathe)
                 judging.add_done_callback(self._judged)
                 return
             try:

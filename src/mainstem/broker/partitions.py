@@ -10,6 +10,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
 
 from mainstem.broker.clock import Clock
@@ -46,6 +47,9 @@ _FLUSHED_TOGETHER = 64
 
 _NAMED_MAX = 3
 
+JUDGES = 4
+"""How many batches are opened at a time on their way in: each may take twice the 32 MB that it may expand to."""
+
 
 def _named(keys: list[Key]) -> str:
     """The first few, for a log line: one line tells of thousands."""
@@ -76,6 +80,7 @@ class Partitions:
         self._rng = rng
         self._node_id = node_id
         self.open_files = OpenFiles(fs, open_files_max)
+        self.judges = ThreadPoolExecutor(JUDGES, thread_name_prefix="judge")
         self._settings = settings
         self._log_dirs = log_dirs
         self._defaults = server_defaults(settings)
@@ -282,7 +287,9 @@ class Partitions:
             opened = self.dirs.logs.get(key)
             if opened is None:
                 return
-            partition = Partition(self._loop, self._clock, topic.name, topic.topic_id, index, opened, self.log_failed)
+            partition = Partition(
+                self._loop, self._clock, topic.name, topic.topic_id, index, opened, self.log_failed, self.judges
+            )
             self._partitions[key] = partition
             self._by_id[topic.topic_id, index] = partition
         if state.leader != self._node_id:
@@ -443,6 +450,7 @@ class Partitions:
             await self._flush_together(closing[at : at + _FLUSHED_TOGETHER])
         self._partitions.clear()
         self._by_id.clear()
+        self.judges.shutdown(wait=False)
         self.dirs.close(broker_epoch, self._clock.wall_ms())
 
     async def _flush_together(self, closing: list[Partition]) -> None:

@@ -178,13 +178,19 @@ class Connection:
 
     def answered(self, chunks: list[Chunk]) -> None:
         """The answer to the request whose turn it is."""
-        if self._is_gone:
+        if self.is_gone:
             _release(chunks)
             return
         self._current = None
         self._outgoing.extend(chunks)
         if not self._is_pumping:
             self._pump()
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether the request whose turn it is waits for something, and nothing is read meanwhile."""
+        current = self._current
+        return self._is_paused and current is not None and current.on_lost is not None
 
     # In
 
@@ -205,7 +211,7 @@ class Connection:
         self._is_pumping = True
         while True:
             self._send()
-            if self._outgoing or self._transport_full or self._is_gone or not self._take_up():
+            if self._outgoing or self._transport_full or self.is_gone or not self._take_up():
                 break
         self._is_pumping = False
         if not self._waiting and not self._closing:
@@ -230,7 +236,7 @@ class Connection:
 
     def _send(self) -> None:
         outgoing = self._outgoing
-        while outgoing and not self._transport_full and not self._warming and not self._is_gone:
+        while outgoing and not self._transport_full and not self._warming and not self.is_gone:
             head = outgoing[0]
             if isinstance(head, bytes):
                 self._send_bytes()
@@ -247,7 +253,7 @@ class Connection:
         return self._current is not None
 
     @property
-    def _is_gone(self) -> bool:
+    def is_gone(self) -> bool:
         """Whether nothing more can be sent; an aborted transport tells so a turn of the loop later."""
         return self._aborted or self._transport is None
 

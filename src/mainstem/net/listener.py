@@ -1,7 +1,8 @@
 """A listening socket and the connections that came through it.
 
-A connection past the limit is closed at once. One that was idle for too long is closed too; while there are any, each
-is looked at now and then.
+A connection past the limit is closed at once. One that was idle for too long is closed too, and one whose peer has
+left while a request of it is parked and others wait behind that: nothing is read from it, so nobody would notice.
+While there are any connections, each is looked at now and then.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from mainstem.net.connection import Connection, Handler
-from mainstem.net.sockets import ConnectionLimit, SocketOptions, idle_ms
+from mainstem.net.sockets import ConnectionLimit, SocketOptions, has_left, idle_ms
 from mainstem.protocol.framing import SharedBuffer
 
 _LOOKS_PER_IDLE_TIME: Final = 4
@@ -30,6 +31,7 @@ class Listener:
         max_frame_bytes: int,
         limit: ConnectionLimit | None = None,
         options: SocketOptions = SocketOptions(),  # noqa: B008 - it is a value
+        look_interval_max_s: float = _LOOK_INTERVAL_MAX_S,
     ) -> None:
         self.name = name
         self.port = 0
@@ -39,6 +41,9 @@ class Listener:
         self._max_frame_bytes = max_frame_bytes
         self._limit = ConnectionLimit() if limit is None else limit
         self._options = options
+        self._look_interval_s = look_interval_max_s
+        if options.max_idle_ms >= 0:
+            self._look_interval_s = min(options.max_idle_ms / 1000 / _LOOKS_PER_IDLE_TIME, look_interval_max_s)
         self._sockets: dict[Connection, Any] = {}
         self._look: asyncio.TimerHandle | None = None
         self._connections: dict[Connection, None] = {}
@@ -91,7 +96,7 @@ class Listener:
     def _opened(self, connection: Connection, opened: Any) -> None:
         self._options.prepare(opened)
         self._sockets[connection] = opened
-        if self._look is None and self._options.max_idle_ms >= 0:
+        if self._look is None:
             self._look_later()
 
     def _lost(self, connection: Connection) -> None:
@@ -101,12 +106,12 @@ class Listener:
             self._limit.leave()
 
     def _look_later(self) -> None:
-        interval_s = min(self._options.max_idle_ms / 1000 / _LOOKS_PER_IDLE_TIME, _LOOK_INTERVAL_MAX_S)
-        self._look = self._loop.call_later(interval_s, self._close_idle)
+        self._look = self._loop.call_later(self._look_interval_s, self._look_at_all)
 
-    def _close_idle(self) -> None:
+    def _look_at_all(self) -> None:
+        max_idle_ms = self._options.max_idle_ms
         for connection, opened in list(self._sockets.items()):
-            if idle_ms(opened) > self._options.max_idle_ms:
+            if 0 <= max_idle_ms < idle_ms(opened) or (connection.is_parked and has_left(opened)):
                 connection.abort()
         self._look = None
         if self._sockets:

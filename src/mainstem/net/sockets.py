@@ -1,6 +1,7 @@
 """What a listener asks of the kernel for the sockets of its connections.
 
-How long a connection has been idle is the kernel's knowledge, so that nothing has to be noted for each request.
+How long a connection has been idle is the kernel's knowledge, so that nothing has to be noted for each request; so is
+that the peer has left one from which nothing is read.
 """
 
 import socket
@@ -11,6 +12,9 @@ from typing import Any, Final
 
 _LAST_DATA: Final = struct.Struct("=44xIII")
 """Of Linux's tcp_info: milliseconds since data was sent, since it was acknowledged, and since it was received."""
+_CLOSED: Final = 7
+_CLOSE_WAIT: Final = 8
+"""Linux's states of a connection that was reset, and of one whose peer sends nothing more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,11 @@ def idle_ms(opened: Any) -> int:
     """How long ago data was last received or sent."""
     sent, _, received = _LAST_DATA.unpack(opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _LAST_DATA.size))
     return int(min(sent, received))
+
+
+def has_left(opened: Any) -> bool:
+    """Whether the peer has closed or reset the connection, be it that some of what it sent is not read yet."""
+    return opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] in (_CLOSED, _CLOSE_WAIT)
 
 
 class ConnectionLimit:

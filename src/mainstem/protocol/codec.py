@@ -23,7 +23,7 @@ DECODE_FAULTS: Final = (struct.error, IndexError)
 ONE_BYTE_VARINT_MAX: Final = 127
 
 Encoder = Callable[[Any, Callable[[bytes], None]], None]
-Decoder = Callable[[bytes, int], tuple[Any, int]]
+Decoder = Callable[[bytes, int, int], tuple[Any, int]]
 
 
 class Source:

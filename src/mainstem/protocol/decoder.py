@@ -2,7 +2,8 @@
 
 Rules for reading what a peer sent:
 - A length is checked against the bytes left before anything is made from it, so no more is allocated than the frame
-  can hold; -1 (0 in compact lengths) is null where the version allows it, and an error elsewhere.
+  can hold, and the elements of all arrays are counted against `left`, which whoever reads a request sets; -1 (0 in
+  compact lengths) is null where the version allows it, and an error elsewhere.
 - Only `DECODE_FAULTS` and RemoteError come out, and `Message` turns the first into the second.
 - Strings that are not UTF-8 have the offending bytes replaced, as Java does it: no peer can fail a request so.
 - A tagged field is exactly as long as it says.
@@ -17,7 +18,7 @@ from typing import Any, Final
 from mainstem.protocol.codec import ONE_BYTE_VARINT_MAX, Decoder, Source
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.fields import MISSING, Field, Kind, Struct, fields_of
-from mainstem.protocol.primitives import STRING_BYTES_MAX, UUID_BYTES, read_uvarint
+from mainstem.protocol.primitives import STRING_BYTES_MAX, UUID_BYTES, read_uvarint, too_many_elements
 
 REMEMBERED_ARRAY_MAX: Final = 256
 
@@ -42,18 +43,18 @@ class _Unpackers(dict[int, Callable[..., Any]]):
 
 
 class _DecoderSource(Source):
-    """`decode(data, at)`: the message at a position, and the position after it."""
+    """`decode(data, at, left)`: the message at a position, and the position after it."""
 
     def __init__(self, cls: type[Struct], version: int, flexible: bool) -> None:
         super().__init__(cls, version, flexible)
         self.pending: list[tuple[str, str]] = []
-        self.scope.update(read_uvarint=read_uvarint, short=_short)
+        self.scope.update(read_uvarint=read_uvarint, short=_short, too_many_elements=too_many_elements)
         self.line("end = len(data)")
         message = self.new_name("message")
         self.struct(cls, message, cls.__name__)
         self.flush()
         self.line(f"return {message}, at")
-        self.function: Decoder = self.make("decode", "data, at")
+        self.function: Decoder = self.make("decode", "data, at, left")
 
     def flush(self) -> None:
         if not self.pending:
@@ -97,6 +98,7 @@ class _DecoderSource(Source):
         self.line(f"if {count}:")
         self.depth += 1
         self.line(f"if {count} > {ONE_BYTE_VARINT_MAX}: {count}, at = read_uvarint(data, at - 1)")
+        self.take_elements(count)
         self.line(f"for _ in range({count}):")
         self.depth += 1
         self.line(f"{tag}, at = read_uvarint(data, at)")
@@ -169,6 +171,7 @@ class _DecoderSource(Source):
             stop = self.new_name("stop")
             self.line(f"{stop} = at + {length} * {field.kind.size}")
             self.line(f"if {length} < 0 or {stop} > end: raise short('{path}', {length}, end - at)")
+            self.take_elements(length)
             if field.kind.name == "uuid":
                 self.line(f"{target} = [data[i : i + {UUID_BYTES}] for i in range(at, {stop}, {UUID_BYTES})]")
             else:
@@ -178,6 +181,7 @@ class _DecoderSource(Source):
         else:
             # Each element takes a byte at least, so that more of them than bytes cannot be meant.
             self.line(f"if {length} < 0 or {length} > end - at: raise short('{path}', {length}, end - at)")
+            self.take_elements(length)
             items, item = self.new_name("items"), self.new_name("item")
             self.line(f"{target} = {items} = []")
             self.line(f"for _ in range({length}):")
@@ -192,6 +196,10 @@ class _DecoderSource(Source):
             self.depth -= 1
         if nullable:
             self.depth -= 1
+
+    def take_elements(self, count: str) -> None:
+        self.line(f"left -= {count}")
+        self.line("if left < 0: raise too_many_elements()")
 
     def nested(self, cls: type[Struct], target: str, path: str, nullable: bool, tagged: bool) -> None:
         inner = self.new_name("inner")

@@ -21,7 +21,14 @@ from librt.strings import BytesWriter, write_i16_be, write_i32_be, write_i64_be
 from mypy_extensions import i16, i32, i64
 
 from mainstem.protocol.headers import encode_request_header, encode_response_header, read_response_header
-from mainstem.protocol.primitives import ZERO_UUID, Cursor, write_length, write_nullable_string, write_uvarint
+from mainstem.protocol.primitives import (
+    REQUEST_ELEMENTS_MAX,
+    ZERO_UUID,
+    Cursor,
+    write_length,
+    write_nullable_string,
+    write_uvarint,
+)
 from mainstem.protocol.produce import (
     NodeEndpoint,
     put_size,
@@ -125,7 +132,7 @@ class FetchRequest:
 def read_fetch_request(frame: bytes, position: i64, version: i64) -> FetchRequest:
     """The request whose body begins at `position`; RemoteError when it is malformed."""
     compact = version >= FLEXIBLE_FROM
-    cursor = Cursor(frame, position)
+    cursor = Cursor(frame, position, REQUEST_ELEMENTS_MAX)
     replica_id: i64 = -1
     if version < REPLICA_STATE_FROM:
         replica_id = cursor.int32()

@@ -21,6 +21,11 @@ from mainstem.protocol.errors import ErrorCode, RemoteError
 UUID_BYTES: Final = 16
 ZERO_UUID: Final = bytes(16)
 STRING_BYTES_MAX: Final = 0x7FFF
+REQUEST_ELEMENTS_MAX: Final = 100_000
+"""How many elements the arrays of one request may have, all together. Each costs a server many times the two bytes that
+it costs a client to send, and whoever else is served waits meanwhile."""
+ELEMENTS_MAX: Final = 0x7FFFFFFF
+"""As many as a frame can have."""
 
 
 def read_uvarint(data: bytes, position: i64) -> tuple[i64, i64]:
@@ -63,12 +68,13 @@ def uvarint(value: i64) -> bytes:
 class Cursor:
     """Reads one value after another from `data`. A length is checked against what is left before it is used."""
 
-    __slots__ = ("at", "data", "end")
+    __slots__ = ("at", "data", "elements_left", "end")
 
-    def __init__(self, data: bytes, at: i64) -> None:
+    def __init__(self, data: bytes, at: i64, elements_max: i64 = ELEMENTS_MAX) -> None:
         self.data = data
         self.at: i64 = at
         self.end: i64 = len(data)
+        self.elements_left: i64 = elements_max
 
     def take(self, size: i64) -> i64:
         """Steps over `size` bytes and returns where they begin."""
@@ -125,6 +131,9 @@ class Cursor:
         count = self.nullable_array(compact)
         if count < 0:
             raise RemoteError(ErrorCode.CORRUPT_MESSAGE, f"null for an array that is not nullable, before {self.at}")
+        self.elements_left -= count
+        if self.elements_left < 0:
+            raise too_many_elements()
         return count
 
     def nullable_array(self, compact: bool) -> i64:
@@ -153,6 +162,10 @@ class Cursor:
             raise RemoteError(
                 ErrorCode.CORRUPT_MESSAGE, f"a tagged field ends at {self.at} and not, as it says, at {stop}"
             )
+
+
+def too_many_elements() -> RemoteError:
+    return RemoteError(ErrorCode.INVALID_REQUEST, f"a request with more than {REQUEST_ELEMENTS_MAX} elements")
 
 
 def write_nullable_string(writer: BytesWriter, text: str | None, compact: bool) -> None:

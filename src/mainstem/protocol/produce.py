@@ -18,7 +18,14 @@ from librt.strings import BytesWriter, write_i16_be, write_i32_be, write_i64_be
 from mypy_extensions import i16, i32, i64, u8
 
 from mainstem.protocol.headers import encode_request_header, encode_response_header, read_response_header
-from mainstem.protocol.primitives import ZERO_UUID, Cursor, write_length, write_nullable_string, write_uvarint
+from mainstem.protocol.primitives import (
+    REQUEST_ELEMENTS_MAX,
+    ZERO_UUID,
+    Cursor,
+    write_length,
+    write_nullable_string,
+    write_uvarint,
+)
 
 API_KEY: Final = 0
 FLEXIBLE_FROM: Final = 9
@@ -65,7 +72,7 @@ class ProduceRequest:
 def read_produce_request(frame: bytes, position: i64, version: i64) -> ProduceRequest:
     """The request whose body begins at `position`; RemoteError when it is malformed."""
     compact = version >= FLEXIBLE_FROM
-    cursor = Cursor(frame, position)
+    cursor = Cursor(frame, position, REQUEST_ELEMENTS_MAX)
     transactional_id = cursor.nullable_string(compact)
     acks = cursor.int16()
     timeout_ms = cursor.int32()

@@ -24,6 +24,7 @@ from mainstem.protocol.headers import (
     read_response_header,
 )
 from mainstem.protocol.messages.k18_api_versions import ApiVersion, ApiVersionsResponse
+from mainstem.protocol.primitives import REQUEST_ELEMENTS_MAX
 from mainstem.protocol.schema import Message
 
 _pack_size: Final = Struct(">i").pack
@@ -63,7 +64,7 @@ def decode_request_body(frame: bytes, header: RequestHeader) -> Message:
             f"{api.name} v{header.api_version}; v{api.min_version} to v{api.max_version} are supported",
         )
     try:
-        return api.request.decode(frame, header.api_version, header.body_at)
+        return api.request.decode(frame, header.api_version, header.body_at, REQUEST_ELEMENTS_MAX)
     except RemoteError as error:
         raise RemoteError(ErrorCode.INVALID_REQUEST, error.message) from None
 

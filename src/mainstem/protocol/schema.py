@@ -48,7 +48,7 @@ from mainstem.protocol.fields import (
     field,
     parse_versions,
 )
-from mainstem.protocol.primitives import ZERO_UUID
+from mainstem.protocol.primitives import ELEMENTS_MAX, ZERO_UUID
 
 __all__ = [
     "ZERO_UUID",
@@ -113,23 +113,25 @@ class Message(Struct):
             raise codec.explain(self, version, fault) from fault
 
     @classmethod
-    def decode(cls, data: bytes, version: int, position: int = 0) -> Self:
-        """The message at `position`; RemoteError when `data` does not hold one.
+    def decode(cls, data: bytes, version: int, position: int = 0, elements_max: int = ELEMENTS_MAX) -> Self:
+        """The message at `position`; RemoteError when `data` does not hold one, or its arrays more than `elements_max`.
 
         Bytes after the message are let pass, as Kafka lets them pass after a request or a response; who must
         know takes `decode_from`.
         """
-        return cls.decode_from(data, version, position)[0]
+        return cls.decode_from(data, version, position, elements_max)[0]
 
     @classmethod
-    def decode_from(cls, data: bytes, version: int, position: int = 0) -> tuple[Self, int]:
+    def decode_from(
+        cls, data: bytes, version: int, position: int = 0, elements_max: int = ELEMENTS_MAX
+    ) -> tuple[Self, int]:
         """The message at `position`, and the position after it."""
         decoder = cls._decoders.get(version)
         if decoder is None:
             decoder = make_decoder(cls, cls._checked(version), cls.is_flexible(version))
             cls._decoders[version] = decoder
         try:
-            message, end = decoder(data, position)
+            message, end = decoder(data, position, elements_max)
         except codec.DECODE_FAULTS as fault:
             raise RemoteError(ErrorCode.CORRUPT_MESSAGE, f"{cls.__name__} v{version}: {fault}") from None
         return message, end

@@ -4,6 +4,9 @@ An index that is missing or wrong costs time and nothing else: the job reads eve
 says so.
 """
 
+from collections.abc import Callable
+from typing import Final
+
 from mypy_extensions import i64
 
 from mainstem.protocol.batch import NO_TIMESTAMP, BatchView
@@ -13,6 +16,8 @@ from mainstem.storage.errors import StorageError
 from mainstem.storage.fs import File
 from mainstem.storage.scan import HeaderScan
 from mainstem.storage.segment import Segment
+
+_BREATH_RECORDS: Final = 512
 
 
 class TimestampedOffset:
@@ -49,13 +54,14 @@ class TimestampJob:
             self._index = segment.offset_index.ref.pin()
         self._log: File = segment.log.pin()
 
-    def run(self) -> None:
+    def run(self, breathe: Callable[[], None] | None = None) -> None:
+        """A batch may hold millions of records: `breathe` is called every few hundred, to give others their turn."""
         try:
             try:
-                self.found = self._search(self._start())
+                self.found = self._search(self._start(), breathe)
             except StorageError as damage:
                 # The indexes or the batches: the batches alone tell.
-                self.found = self._search(self._all())
+                self.found = self._search(self._all(), breathe)
                 self.index_damage = str(damage)
         except (OSError, StorageError) as error:
             self.error = error
@@ -79,7 +85,8 @@ class TimestampJob:
     def _all(self) -> HeaderScan:
         return HeaderScan(self._log, 0, self._end, False)
 
-    def _search(self, scan: HeaderScan) -> TimestampedOffset | None:
+    def _search(self, scan: HeaderScan, breathe: Callable[[], None] | None) -> TimestampedOffset | None:
+        seen: i64 = 0
         while scan.advance():
             if scan.header.max_timestamp < self.timestamp or scan.header.last_offset < self.log_start:
                 continue
@@ -88,6 +95,9 @@ class TimestampJob:
                 for record in iterate_records(batch):
                     if record.timestamp >= self.timestamp and record.offset >= self.log_start:
                         return TimestampedOffset(record.offset, record.timestamp, batch.leader_epoch)
+                    seen += 1
+                    if breathe is not None and seen % _BREATH_RECORDS == 0:
+                        breathe()
             except RemoteError:
                 continue  # a compressed batch is trusted when it comes: what a producer broke inside is passed over
         return None
@@ -102,7 +112,7 @@ class LargestTimestampJob(TimestampJob):
         self.largest_at: i64 = segment.base_offset
         """The last offset of the batch that brought it."""
 
-    def run(self) -> None:
+    def run(self, breathe: Callable[[], None] | None = None) -> None:
         try:
             scan = self._all()
             while scan.advance():

@@ -185,6 +185,22 @@ def test_while_it_loads_it_says_so() -> None:
     run(story)
 
 
+def test_offsets_go_with_a_topic_that_is_deleted_while_they_are_read() -> None:
+    async def story() -> None:
+        s = Story()
+        await s.start()
+        await s.commit("g", 5)
+        again = Story(s.log)
+        again.runtime.elected(0, 1, again.log)
+        assert again.runtime.shard(0).is_loading
+        again.runtime.shard(0).tell(lambda machine, now: machine.topics_deleted(frozenset({"t"})))
+        await again.start(1)
+        assert await again.offset("g") == -1
+        assert s.log.records()[-1].value is None
+
+    run(story)
+
+
 def test_a_large_log_is_loaded_in_slices() -> None:
     async def story() -> None:
         s = Story()

@@ -32,10 +32,17 @@ class Peer:
         return await self.reader.readexactly(size)
 
 
-async def connect(handler: Callable[[Exchange], None], **limits: int) -> Peer:
+async def connect(
+    handler: Callable[[Exchange], None], max_frame_bytes: int = 1 << 20, look_interval_max_s: float = 10.0
+) -> Peer:
     loop = asyncio.get_running_loop()
     listener = Listener(
-        loop, "PLAINTEXT", handler, SharedBuffer(), max_frame_bytes=limits.get("max_frame_bytes", 1 << 20)
+        loop,
+        "PLAINTEXT",
+        handler,
+        SharedBuffer(),
+        max_frame_bytes=max_frame_bytes,
+        look_interval_max_s=look_interval_max_s,
     )
     await listener.open("127.0.0.1", 0)
     await listener.serve()
@@ -170,6 +177,35 @@ def test_whoever_waits_for_a_peer_that_has_gone_is_told(run: Callable[[Coroutine
         await told.wait()
         open_exchanges[0].respond([framed(b"nobody reads this")])
         assert len(open_exchanges) == 1
+        peer.listener.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("leaves", ["closes", "resets"])
+def test_a_peer_that_leaves_with_requests_behind_a_parked_one_is_noticed(
+    run: Callable[[Coroutine[Any, Any, None]], None], leaves: str
+) -> None:
+    async def scenario() -> None:
+        told = asyncio.Event()
+        parked: list[Exchange] = []
+
+        def handler(exchange: Exchange) -> None:
+            parked.append(exchange)
+            exchange.on_lost = told.set
+
+        peer = await connect(handler, look_interval_max_s=0.05)
+        peer.send(b"a", b"b")
+        while not parked:
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.15)  # it is looked at, and has not left
+        assert not told.is_set()
+        if leaves == "closes":
+            peer.writer.close()
+        else:
+            peer.writer.transport.abort()
+        await told.wait()
+        assert len(parked) == 1
         peer.listener.close()
 
     run(scenario())

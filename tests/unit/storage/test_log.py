@@ -9,6 +9,7 @@ from mainstem.storage.log import Log
 from mainstem.storage.open_files import OpenFiles
 from mainstem.storage.reading import ReadJob, Slice
 from mainstem.storage.recovery import open_log
+from mainstem.storage.timestamps import TimestampedOffset
 from tests.support.logs import (
     DIRECTORY,
     NOW_MS,
@@ -390,6 +391,19 @@ def test_offsets_by_timestamp() -> None:
     assert (largest.offset, largest.timestamp, largest.leader_epoch) == (11, 301, 0)
     log.advance_log_start(3)
     assert find(0) == (3, 51)
+
+
+def test_a_search_in_a_batch_of_many_records_lets_others_run() -> None:
+    log = open_in(new_disk(), config())
+    append(log, batch(*[b""] * 5000, timestamp=100))
+    job = log.begin_find(100 + 4999, 5000)
+    assert job is not None
+    breaths: list[int] = []
+    job.run(lambda: breaths.append(1))
+    found = log.finish_find(job)
+    assert isinstance(found, TimestampedOffset)
+    assert found.offset == 4999
+    assert len(breaths) >= 5
 
 
 def test_an_empty_log_has_no_timestamps() -> None:

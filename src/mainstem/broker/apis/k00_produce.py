@@ -1,9 +1,9 @@
 """Produce (key 0), versions 3–13 (advertised from 0, KAFKA-18659): appends batches to partitions.
 
-v10 tells the current leader where it is another (KIP-951), v11 knows TRANSACTION_ABORTABLE, v12 lets the broker add
-partitions to a transaction (KIP-890), v13 names topics by id. A request is read where it lies in its frame; each
-partition costs one append. The batches that begin a transaction wait for its coordinator first. A batch that takes long
-to judge is appended later, and the answer waits for it. To an internal topic only a client that calls itself
+v10 tells who leads, and where, to whom is wrong here (KIP-951), v11 knows TRANSACTION_ABORTABLE, v12 lets the broker
+add partitions to a transaction (KIP-890), v13 names topics by id. A request is read where it lies in its frame; each
+partition costs one append. The batches that begin a transaction wait for its coordinator first. A batch that takes
+long to judge is appended later, and the answer waits for it. To an internal topic only a client that calls itself
 `__admin_client` may write, as in Kafka: its coordinator reads it as its own.
 """
 
@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from mainstem.broker.context import RequestContext
+from mainstem.broker.current_leader import CurrentLeaders
 from mainstem.broker.drivers.verification import Admitted, ProducerBatch
 from mainstem.broker.partition import Partition
 from mainstem.broker.topic_creation import INTERNAL_TOPICS
@@ -46,9 +47,11 @@ API_KEY = 0
 MIN_VERSION = 3
 MAX_VERSION = 13
 
+_LEADERS_FROM = 10
 _TOPIC_IDS_FROM = 13
 _INVALID_OFFSET = -1
 _NONE = int(ErrorCode.NONE)
+_NOT_LEADER = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 _ZSTD_FROM = 7
 _KNOWS_ABORTABLE_FROM = 11
 _TV2_FROM = 12
@@ -84,7 +87,7 @@ def handle_frame(broker: "Broker", context: RequestContext, exchange: Exchange) 
     batches = _transactional(broker, exchange.frame, context, request)
     producers = {batch.producer_id: None for batch in batches.values()}
     if len(producers) > 1:
-        _refuse_all(exchange, context, request, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        _refuse_all(broker, exchange, context, request, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     elif any(map(broker.verification.is_waiting, producers)) or not _all_open(broker, batches):
         work = _produce_when_admitted(broker, context, exchange, request, batches)
         broker.verification.run_in_order(next(iter(producers)), work)
@@ -174,7 +177,9 @@ async def _produce_when_admitted(
         exchange.close()
 
 
-def _refuse_all(exchange: Exchange, context: RequestContext, request: ProduceRequest, code: ErrorCode) -> None:
+def _refuse_all(
+    broker: "Broker", exchange: Exchange, context: RequestContext, request: ProduceRequest, code: ErrorCode
+) -> None:
     error = RemoteError(code, "the batches of one request belong to one producer")
     topics = [
         ProduceTopicResponse(topic.name, topic.topic_id, [_failed(error, wanted.index) for wanted in topic.partitions])
@@ -183,7 +188,7 @@ def _refuse_all(exchange: Exchange, context: RequestContext, request: ProduceReq
     if request.acks == 0:
         _finish_unacknowledged(exchange, topics)
     else:
-        _respond(exchange, context, topics)
+        _respond(broker, exchange, context, topics)
 
 
 def _produce(
@@ -224,9 +229,9 @@ def _finish(
         _finish_unacknowledged(exchange, topics)
     elif pending:
         exchange.frame = b""
-        _Waiting(exchange, context, topics, pending).wait(broker.loop, request.timeout_ms / 1000)
+        _Waiting(broker, exchange, context, topics, pending).wait(request.timeout_ms / 1000)
     else:
-        _respond(exchange, context, topics)
+        _respond(broker, exchange, context, topics)
 
 
 class _Uncommitted:
@@ -389,15 +394,17 @@ def _finish_unacknowledged(exchange: Exchange, topics: list[ProduceTopicResponse
 class _Waiting:
     """An answer that waits until all batches of its request are committed, or its time is up."""
 
-    __slots__ = ("_context", "_exchange", "_open", "_pending", "_timer", "_topics")
+    __slots__ = ("_broker", "_context", "_exchange", "_open", "_pending", "_timer", "_topics")
 
     def __init__(
         self,
+        broker: "Broker",
         exchange: Exchange,
         context: RequestContext,
         topics: list[ProduceTopicResponse],
         pending: list[_Uncommitted],
     ) -> None:
+        self._broker = broker
         self._exchange = exchange
         self._context = context
         self._topics = topics
@@ -405,8 +412,8 @@ class _Waiting:
         self._open = len(pending)
         self._timer: asyncio.TimerHandle | None = None
 
-    def wait(self, loop: asyncio.AbstractEventLoop, timeout_s: float) -> None:
-        self._timer = loop.call_later(timeout_s, self._timed_out)
+    def wait(self, timeout_s: float) -> None:
+        self._timer = self._broker.loop.call_later(timeout_s, self._timed_out)
         for each in self._pending:
             each.partition.when_committed(each.end_offset, partial(self._committed, each.answer))
 
@@ -416,12 +423,11 @@ class _Waiting:
         if code is not ErrorCode.NONE:
             answer.error_code = int(code)
             answer.base_offset = _INVALID_OFFSET
-        answer.leader_id = -1
         self._open -= 1
         if self._open == 0:
             self._timer.cancel()
             self._timer = None
-            _respond(self._exchange, self._context, self._topics)
+            _respond(self._broker, self._exchange, self._context, self._topics)
 
     def _timed_out(self) -> None:
         self._timer = None
@@ -429,8 +435,31 @@ class _Waiting:
             if each.partition.high_watermark < each.end_offset and each.answer.error_code == _NONE:
                 each.answer.error_code = int(ErrorCode.REQUEST_TIMED_OUT)
                 each.answer.base_offset = _INVALID_OFFSET
-        _respond(self._exchange, self._context, self._topics)
+        _respond(self._broker, self._exchange, self._context, self._topics)
 
 
-def _respond(exchange: Exchange, context: RequestContext, topics: list[ProduceTopicResponse]) -> None:
-    exchange.respond([encode_produce_response(ProduceResponse(topics), context.api_version, context.correlation_id)])
+def _respond(broker: "Broker", exchange: Exchange, context: RequestContext, topics: list[ProduceTopicResponse]) -> None:
+    response = ProduceResponse(topics)
+    if context.api_version >= _LEADERS_FROM:
+        _tell_leaders(broker, context, response)
+    exchange.respond([encode_produce_response(response, context.api_version, context.correlation_id)])
+
+
+def _tell_leaders(broker: "Broker", context: RequestContext, response: ProduceResponse) -> None:
+    leaders: CurrentLeaders | None = None
+    for topic in response.topics:
+        for partition in topic.partitions:
+            if partition.error_code == _NOT_LEADER:
+                leaders = leaders or CurrentLeaders(broker, context.listener_name)
+                found = leaders.find(_name_of(broker, context, topic), partition.index)
+                if found is not None:
+                    partition.leader_id, partition.leader_epoch = found
+    if leaders is not None:
+        response.node_endpoints = leaders.endpoints
+
+
+def _name_of(broker: "Broker", context: RequestContext, topic: ProduceTopicResponse) -> str:
+    if context.api_version < _TOPIC_IDS_FROM:
+        return topic.name
+    known = broker.image.topics_by_id.get(topic.topic_id)
+    return "" if known is None else known.name

@@ -1,15 +1,16 @@
 """Fetch (key 1), versions 4–18: batches from partitions, as slices of files.
 
 v7 has sessions (KIP-227), v9 checks the client's leader epoch, v12 tells where logs diverge, v13 names topics by id,
-v16 tells new leaders' addresses. The high watermark or last stable offset of a partition is read once per answer
-(KAFKA-9807). A request that finds less than it wants is parked until partitions grow or its time is up. What is not
-in memory is looked up by a thread.
+v16 tells who leads, and where, to whom is fenced or wrong here (KIP-951). The high watermark or last stable offset of
+a partition is read once per answer (KAFKA-9807). A request that finds less than it wants is parked until partitions
+grow or its time is up. What is not in memory is looked up by a thread.
 """
 
 import asyncio
 from typing import TYPE_CHECKING
 
 from mainstem.broker.context import RequestContext
+from mainstem.broker.current_leader import CurrentLeaders
 from mainstem.broker.fetch_sessions import FetchSession, SessionKey, TopicKey
 from mainstem.broker.partition import Partition
 from mainstem.broker.purgatory import Waiter
@@ -40,6 +41,7 @@ MIN_VERSION = 4
 MAX_VERSION = 18
 
 _TOPIC_IDS_FROM = 13
+_LEADERS_FROM = 16
 _READ_UNCOMMITTED = 0
 _READ_COMMITTED = 1
 _NO_OFFSET = -1
@@ -81,6 +83,7 @@ _Job = ReadJob | AbortedJob
 _Step = _Job | Slice | list[AbortedInLog]
 
 _NOT_FOUND = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+_LED_OTHERWISE = (int(ErrorCode.NOT_LEADER_OR_FOLLOWER), int(ErrorCode.FENCED_LEADER_EPOCH))
 
 
 class _Wanted:
@@ -181,6 +184,7 @@ class _Fetch:
             request.max_wait_ms <= 0
             or found >= request.min_bytes
             or not self._wanted
+            or self._exchange.connection.is_gone  # while a thread was reading: nobody is there to wait for
             or any(each.answer is not None and _is_urgent(each.answer) for each in self._wanted)
         ):
             self._answer()
@@ -369,10 +373,14 @@ class _Fetch:
             if session is not None and self._uses_topic_ids:
                 self._remember_names(session, self._wanted)
         topics: list[FetchTopicResponse] = []
+        leaders: CurrentLeaders | None = None
         last_key: TopicKey | None = None
         for each in list(self._wanted):
             answer = each.answer
             assert answer is not None
+            if answer.error_code in _LED_OTHERWISE and context.api_version >= _LEADERS_FROM:
+                leaders = leaders or CurrentLeaders(self._broker, context.listener_name)
+                _tell_leader(leaders, each.partition, answer)
             if session is not None and not session.must_tell(each.key, answer) and self._incremental:
                 each.release()
                 continue
@@ -386,6 +394,8 @@ class _Fetch:
                 )
             topics[-1].partitions.append(answer)
         response = FetchResponse(topics, 0, 0 if session is None else session.session_id)
+        if leaders is not None and self._request.replica_id < 0:  # brokers know where the others are
+            response.node_endpoints = leaders.endpoints
         chunks: list[Chunk] = []
         for piece in encode_fetch_response(response, context.api_version, context.correlation_id):
             if isinstance(piece, bytes):
@@ -394,6 +404,12 @@ class _Fetch:
                 assert isinstance(piece.source, Slice)
                 chunks.append(piece.source)
         self._exchange.respond(chunks)
+
+
+def _tell_leader(leaders: CurrentLeaders, partition: Partition | None, answer: FetchPartitionResponse) -> None:
+    found = None if partition is None else leaders.find(partition.topic, partition.index)
+    if found is not None:
+        answer.leader_id, answer.leader_epoch = found
 
 
 def _is_urgent(answer: FetchPartitionResponse) -> bool:

@@ -7,6 +7,7 @@ nothing is tiered.
 
 from typing import TYPE_CHECKING
 
+from mainstem.broker.clock import breathe
 from mainstem.broker.context import RequestContext
 from mainstem.broker.partition import Partition
 from mainstem.protocol.errors import ErrorCode, RemoteError
@@ -119,10 +120,14 @@ async def _find(
 
 
 async def _found(broker: "Broker", partition: Partition, job: TimestampJob | None) -> TimestampedOffset | None:
-    """Looks through segments in a thread: the lookup reads indexes and opens a batch."""
+    """Looks through segments in a thread: the lookup reads indexes and opens a batch.
+
+    What a compressed batch expands to is in memory then, so only a few are opened at a time.
+    """
     log = partition.log
     step: TimestampJob | TimestampedOffset | None = job
     while isinstance(step, TimestampJob):
-        await broker.loop.run_in_executor(None, step.run)
+        async with broker.lookups:
+            await broker.loop.run_in_executor(None, step.run, breathe)
         step = log.finish_find(step)
     return step

@@ -112,8 +112,8 @@ class ActiveController:
     async def activate(self) -> None:
         """Writes what a new controller writes first; returns when it is committed."""
         self._controller.context.kraft_version = self._quorum.machine.voters.kraft_version
-        bootstrap = [] if self._quorum.has_records else self._quorum.bootstrap_records()
-        records = self._controller.activate(not self._quorum.has_records, bootstrap)
+        bootstrap = self._quorum.bootstrap_records() if self._controller.needs_bootstrap else []
+        records = self._controller.activate(bootstrap)
         if records:
             await self._write(records, atomic=True)
         await self.handle(self._registration(), k70.ControllerRegistrationRequest.MAX_VERSION)

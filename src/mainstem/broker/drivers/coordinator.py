@@ -194,6 +194,8 @@ class Shard(Generic[M]):
         self._timers: dict[TimerKey, _Timer] = {}
         self._open: _Waiting | None = None
         self._in_flight: deque[_Waiting] = deque()
+        self._told: list[Callable[[M, int], Outcome]] = []
+        """What happened while it was loading, in order."""
         self._loading = loop.create_task(self._load())
 
     # Asking
@@ -207,9 +209,11 @@ class Shard(Generic[M]):
         return ticket
 
     def tell(self, action: Callable[[M, int], Outcome]) -> None:
-        """Runs one step that nobody waits for, if the shard serves."""
+        """Runs one step that nobody waits for: now, or first of all once the log is read."""
         if self._unavailable is None:
             self.take(action(self.machine, self._clock.wall_ms()))
+        elif self.is_loading:
+            self._told.append(action)
 
     @property
     def is_loading(self) -> bool:
@@ -399,6 +403,9 @@ class Shard(Generic[M]):
             },
         )
         self.take(self.machine.loaded(self._clock.wall_ms()))
+        told, self._told = self._told, []
+        for action in told:
+            self.tell(action)
 
     async def _replay(self, batch: BatchView, position: int) -> int:
         """Replays a batch from `position` on, giving way to others now and then."""

@@ -145,7 +145,6 @@ class MetadataQuorum:
         self._waiting_to_catch_up: list[asyncio.Future[None]] = []
         self._unanswered: dict[asyncio.Future[None], None] = {}
         self._follow: Follow | None = None
-        self._has_records = False
         self._snapshots = Snapshots(loop, fs, clock, self._folder, settings)
         self._snapshots_asked: list[asyncio.Future[None]] = []
         self._last_timestamp = 0
@@ -214,7 +213,6 @@ class MetadataQuorum:
         self.published_end = self.followed_end = self._opened.log_end
 
     def _replay_record(self, value: bytes, images: Sequence[ClusterImage]) -> None:
-        self._has_records = True
         record = decode_metadata_record(value)[0]
         self.image.replay(record, self.loaded)
         for image in images:
@@ -267,11 +265,6 @@ class MetadataQuorum:
         return self._log
 
     @property
-    def has_records(self) -> bool:
-        """Whether the log ever held more than the quorum's own records."""
-        return self._has_records
-
-    @property
     def next_offset(self) -> int:
         return self.machine.log_end
 
@@ -313,7 +306,6 @@ class MetadataQuorum:
             done.set_exception(self._failure)
             return done
         self._unanswered[done] = None
-        self._has_records = True
         size = len(records) if atomic else RECORDS_PER_BATCH
         for at in range(0, len(records), size):
             part = records[at : at + size]

@@ -89,23 +89,29 @@ class Controller:
                 return features.update_features(context, request, version)
         raise RemoteError(ErrorCode.UNSUPPORTED_VERSION, f"{type(request).__name__} is not for the controller")
 
-    def activate(self, log_is_empty: bool, bootstrap: Sequence[Message]) -> list[Message]:
+    @property
+    def needs_bootstrap(self) -> bool:
+        """Whether nothing was agreed on yet: the log is new, or what it was to begin with was left unfinished."""
+        return versions.METADATA_VERSION not in self.image.features
+
+    def activate(self, bootstrap: Sequence[Message]) -> list[Message]:
         """What a new active controller writes first.
 
-        An empty log takes over `bootstrap`, as one transaction, so that nobody sees half of it; what an earlier
-        controller left unfinished is aborted (KIP-868).
+        What an earlier controller left unfinished is aborted (KIP-868). Where it is needed, `bootstrap` is taken over,
+        as one transaction, so that nobody sees half of it.
         """
+        aborted: list[Message] = []
         if self.image.in_transaction:
-            return [AbortTransactionRecord(reason="The controller that began this transaction is gone.")]
-        if not log_is_empty:
-            return []
+            aborted.append(AbortTransactionRecord(reason="The controller that began this transaction is gone."))
+        if not self.needs_bootstrap:
+            return aborted
         levels = {one.name: one.feature_level for one in bootstrap if isinstance(one, FeatureLevelRecord)}
         records: list[Message] = list(bootstrap)
         if levels.get(ELR_VERSION, 0) > 0:
             records += elr_config(self.context)
         if not versions.has_transactions(levels.get(versions.METADATA_VERSION, 0)):
-            return records
-        return [BeginTransactionRecord(name=BOOTSTRAP_TRANSACTION), *records, EndTransactionRecord()]
+            return aborted + records
+        return [*aborted, BeginTransactionRecord(name=BOOTSTRAP_TRANSACTION), *records, EndTransactionRecord()]
 
     def tick(self, now_ms: int) -> list[Message]:
         """Fences brokers that have gone silent; to be called a few times within a session's time-out."""

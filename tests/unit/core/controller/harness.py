@@ -42,7 +42,7 @@ class Cluster:
         )
         self.controller = Controller(image, settings, self._new_id)
         bootstrap = [FeatureLevelRecord(name=name, feature_level=level) for name, level in DEFAULT_FEATURES.items()]
-        self.write(self.controller.activate(True, bootstrap))
+        self.write(self.controller.activate(bootstrap))
         for broker_id in brokers:
             self.start(broker_id)
 

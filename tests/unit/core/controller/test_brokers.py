@@ -1,5 +1,6 @@
 """Brokers come, go silent, shut down and come back: who leads then, and in which epoch."""
 
+from mainstem.core.controller.controller import Controller
 from mainstem.core.controller.image import ClusterImage
 from mainstem.protocol.errors import ErrorCode
 from mainstem.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
@@ -11,6 +12,8 @@ from mainstem.protocol.messages.k67_allocate_producer_ids import (
 from mainstem.protocol.messages.metadata_records import (
     BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
     PartitionChangeRecord,
     RegisterBrokerRecord,
 )
@@ -194,5 +197,20 @@ def test_a_start_writes_one_change_a_partition() -> None:
 def test_a_transaction_that_a_controller_left_open_is_aborted() -> None:
     cluster = Cluster(1)
     cluster.write([BeginTransactionRecord(name="half")])
-    cluster.write(cluster.controller.activate(False, []))
+    cluster.write(cluster.controller.activate([]))
     assert not cluster.image.in_transaction
+
+
+def test_a_beginning_that_was_left_half_written_is_made_anew() -> None:
+    cluster = Cluster()
+    half = [record for record in cluster.log if not isinstance(record, EndTransactionRecord)]
+    image = ClusterImage()
+    image.replay_all(half)
+    assert image.in_transaction
+    controller = Controller(image, cluster.controller.context.settings, lambda: bytes(16))
+    bootstrap = [record for record in half if isinstance(record, FeatureLevelRecord)]
+    assert controller.needs_bootstrap
+    image.replay_all(controller.activate(bootstrap))
+    assert not image.in_transaction
+    assert image.features == cluster.image.features
+    assert controller.activate([]) == []
