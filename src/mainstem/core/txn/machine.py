@@ -442,7 +442,7 @@ def check_init(by: InitBy, config: TxnConfig) -> None:
 
 
 def unknown_states(states: Iterable[str]) -> list[str]:
-    return [state for state in states if state not in LISTABLE]
+    return [state for state in dict.fromkeys(states) if state not in LISTABLE]
 
 
 def _needed(fresh_id: int) -> int:
