@@ -99,6 +99,23 @@ def test_a_transaction_from_its_begin_to_its_end_is_fine(logs: Logs) -> None:
     assert logs.world.counts["marker checked"] == 6
 
 
+def test_what_a_start_finds_had_ended_before_it(logs: Logs) -> None:
+    """Also on a disk that was not watched when it was written (X6): seed 320 took it for an end of this life."""
+    logs.world.process.is_serving = False
+    logs.note(TxnState.ONGOING, 0)
+    logs.data(0)
+    logs.note(TxnState.PREPARE_COMMIT, 1)
+    logs.marker(1, True)
+    on_partition = logs.world.txn_logs.partitions[PLACE]
+    assert (on_partition.open, on_partition.ended, on_partition.ended_before) == ({}, {}, {0: 0})
+    logs.world.process.is_serving = True
+    logs.note(TxnState.ONGOING, 1)
+    logs.data(1)
+    logs.note(TxnState.PREPARE_COMMIT, 2)
+    logs.marker(2, True)
+    assert on_partition.ended == {0: 0}
+
+
 def test_a_batch_of_an_epoch_that_is_over_is_noticed(logs: Logs) -> None:
     logs.note(TxnState.ONGOING, 5)
     with pytest.raises(Violation, match="T4 an old epoch appends nothing"):
