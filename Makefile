@@ -83,7 +83,8 @@ test-protocol: build/compiled/.ready
 test-compat: build/compiled/.ready
 	$(COMPILED) -m pytest -n $(JOBS) --timeout 600 \
 	  tests/compat/test_round_trip.py tests/compat/test_clients.py tests/compat/test_transactions.py \
-	  tests/compat/test_tools.py tests/compat/test_kcat.py tests/compat/test_exactly_once.py tests/compat/test_moving.py
+	  tests/compat/test_tools.py tests/compat/test_kcat.py tests/compat/test_exactly_once.py \
+	  tests/compat/test_moving.py tests/compat/test_transaction_log.py
 	$(COMPILED) -m pytest --timeout 600 tests/compat/test_kill.py
 
 ## make test-client       our client and the command line against our broker, Kafka 4.3 and Kafka 3.9, and through 30 kill -9

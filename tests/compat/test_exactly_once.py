@@ -25,6 +25,13 @@ PARTITIONS = 2
 QUICK = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200, "log_level": 0}
 
 
+def seed() -> int:
+    """When things are killed; it is shown where a test fails, and MAINSTEM_SEED chooses it."""
+    chosen = int(os.environ.get("MAINSTEM_SEED") or time.time_ns() % 1_000_000)
+    print(f"MAINSTEM_SEED={chosen}")
+    return chosen
+
+
 def create(node: Node, *topics: str) -> None:
     admin = AdminClient({"bootstrap.servers": node.bootstrap})
     for done in admin.create_topics([NewTopic(topic, PARTITIONS, 1) for topic in topics]).values():
@@ -98,17 +105,22 @@ class Killable:
 
 
 def wreck(node: Node, client: Killable, kills: int, rng: random.Random, then: Callable[[int], None]) -> None:
-    """Kills the broker or the client at random moments; both are back at once. `then` is called between."""
-    for number in range(kills):
+    """Kills the broker so many times at random moments, and every other time the client too, at another moment; each is
+    back at once. `then` is called between."""
+
+    def live() -> None:
         until = time.monotonic() + 0.3 + rng.random() * 1.2
         while time.monotonic() < until:
             client.keep_alive()
             time.sleep(0.05)
-        if rng.random() < 0.6:
-            node.kill()
-            node.start()
-        else:
+
+    for number in range(kills):
+        live()
+        if number % 2:
             client.kill()
+            live()
+        node.kill()
+        node.start()
         then(number)
 
 
@@ -124,7 +136,7 @@ def copies_exactly_once(tmp_path: Path, command: list[str], kills: int, environm
             def more(number: int) -> None:
                 fill(node, "source", per_kill * (number + 1), per_kill * (number + 2), str)
 
-            wreck(node, client, kills, random.Random(kills), more)
+            wreck(node, client, kills, random.Random(seed()), more)
             deadline = time.monotonic() + 300
             found: list[list[tuple[bytes, bytes]]] = []
             while time.monotonic() < deadline:
@@ -185,7 +197,7 @@ def test_kafka_streams_counts_words_through_ten_kills(tmp_path: Path) -> None:
             def more(number: int) -> None:
                 fill(node, "lines", per_kill * (number + 1), per_kill * (number + 2), line)
 
-            wreck(node, client, kills, random.Random(7), more)
+            wreck(node, client, kills, random.Random(seed()), more)
             expected = Counter(word for number in range(per_kill * (kills + 1)) for word in line(number).split())
             deadline = time.monotonic() + 180
             counts: dict[str, int] = {}

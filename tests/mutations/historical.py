@@ -26,6 +26,7 @@ from mainstem.core.log.verification import Verifications
 from mainstem.core.txn import machine as txn_machine
 from mainstem.core.txn.machine import Client, TxnMachine
 from mainstem.core.txn.states import EPOCH_MAX, TV1, Transaction
+from mainstem.protocol.batch import NO_TIMESTAMP
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.records import iterate_records
 from mainstem.sim.loop import ProcessDied
@@ -427,8 +428,26 @@ def _completes_with_one_marker(patch: pytest.MonkeyPatch, reached: Reached) -> N
     patch.setattr(MarkerSender, "_send_to", send)
 
 
+def _marker_is_no_sign_of_life(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """KAFKA-9144: a marker of a higher epoch resets when its producer was last heard of: it expires at once, and the
+    epoch of the coordinator with it."""
+    original = ProducerStates.apply_marker
+
+    def apply(self: ProducerStates, producer_id: int, epoch: int, *rest: Any) -> Any:
+        before = self.get(producer_id)
+        is_raised = before is not None and before.epoch < epoch
+        ended = original(self, producer_id, epoch, *rest)
+        producer = self.get(producer_id)
+        if is_raised and producer is not None:
+            reached()
+            producer.last_timestamp = NO_TIMESTAMP
+        return ended
+
+    patch.setattr(ProducerStates, "apply_marker", apply)
+
+
 def _producers_expire_early(patch: pytest.MonkeyPatch, reached: Reached) -> None:
-    """KAFKA-9144: what is known of a producer goes while it is still needed."""
+    """Our own: what is known of a producer goes while it is still needed."""
 
     def expire(self: ProducerStates, now_ms: int, expiration_ms: int) -> list[int]:
         gone = list(self._producers)
@@ -550,7 +569,8 @@ MUTATIONS = (
     _of_transactions("Redpanda #6018", "a begin is forgotten", _begin_is_forgotten, ("T10",), 30),
     _of_transactions("KAFKA-20090", "the highest epoch is given", _highest_epoch_is_given, ("T11",), 30),
     _of_transactions("markers left out", "complete without its markers", _completes_with_one_marker, ("T7",), 20),
-    _of_transactions("KAFKA-9144", "producers expire early", _producers_expire_early, TRANSACTIONS, 20),
+    _of_transactions("KAFKA-9144", "a marker is no sign of life", _marker_is_no_sign_of_life, ("T4",), 20),
+    _of_transactions("early expiry", "producers expire early", _producers_expire_early, TRANSACTIONS, 20),
     _of_transactions("Redpanda #3036", "stable offset off by one", _stable_offset_off_by_one, TRANSACTIONS, 30),
     _of_transactions("nisshi #689", "no stable offset", _stable_offset_is_high_watermark, TRANSACTIONS, 30),
     Mutation("compaction and recovery", "a gap is taken for a loss", _recovery_point_not_written, ("D3", "P1"), 300),

@@ -235,6 +235,27 @@ def test_a_transaction_completes_when_one_of_its_topics_is_gone(tmp_path: Path) 
     run_with_node(tmp_path, scenario)
 
 
+@both_versions
+def test_a_decided_transaction_completes_when_its_topics_go_before_their_markers(tmp_path: Path, tv2: bool) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("gone")
+        client = TxnClient(peer, "id", tv2)
+        await client.begin()
+        await client.write("gone", b"a")
+        with failing(node, WriteTxnMarkersRequest, ErrorCode.NETWORK_EXCEPTION):
+            assert await client.end() is ErrorCode.NONE
+            delete = DeleteTopicsRequest(topics=[DeleteTopicState(name="gone", topic_id=ZERO_UUID)], timeout_ms=5000)
+            assert (await peer.ask(delete, 6, DeleteTopicsResponse)).responses[0].error_code == 0
+            assert await client.settled() == "CompleteCommit"
+        await peer.ensure_topic("gone")
+        client.sequences.clear()
+        await client.write("gone", b"b")
+        assert await client.end_and_wait() is ErrorCode.NONE
+        assert await read_committed(peer, "gone") == [b"b"]
+
+    run_with_node(tmp_path, scenario)
+
+
 @pytest.mark.parametrize("commit", [True, False])
 @both_versions
 def test_a_decided_transaction_is_completed_by_the_next_start(tmp_path: Path, tv2: bool, commit: bool) -> None:
@@ -362,7 +383,9 @@ def test_transactions_are_listed_and_filtered(tmp_path: Path) -> None:
         assert await listed(transactional_id_pattern="sink\\..*") == ["sink.open Ongoing"]
         assert await listed(duration_filter=600_000, state_filters=["Ongoing"]) == []
         odd = await peer.ask(
-            ListTransactionsRequest(state_filters=["Odd", "Dead"], producer_id_filters=[]), 2, ListTransactionsResponse
+            ListTransactionsRequest(state_filters=["Odd", "Dead", "Odd"], producer_id_filters=[]),
+            2,
+            ListTransactionsResponse,
         )
         assert (odd.unknown_state_filters, odd.transaction_states) == (["Odd"], [])
         bad = await peer.ask(
@@ -424,6 +447,9 @@ def test_an_administrator_can_end_what_hangs(tmp_path: Path) -> None:
         codes = [one.error_code for one in answer.markers[0].topics[0].partitions]
         assert codes == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
         assert await latest(peer, "t", 1) == 2
+        marker.topics = []
+        answer = await peer.ask(WriteTxnMarkersRequest(markers=[marker]), 1, WriteTxnMarkersResponse)
+        assert answer.markers == [], "of a marker for no partition nothing is told"
 
     run_with_node(tmp_path, scenario)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from mainstem.core.log.producers import ProducerStates
 from mainstem.core.txn.records import log_record
 from mainstem.core.txn.states import EPOCH_MAX, TV2, Transaction, TxnState
 from mainstem.protocol.batch import BatchView
@@ -16,6 +17,7 @@ from mainstem.sim.checkers.markers_outlive import _ends
 from mainstem.sim.checkers.no_hanging_transactions import NoHangingTransactions
 from mainstem.sim.checkers.old_epochs_are_over import OldEpochsAreOver
 from mainstem.sim.checkers.producer_ids_rotate import ProducerIdsRotate
+from mainstem.sim.checkers.producers_are_known import ProducersAreKnown
 from mainstem.sim.ledger import Violation
 from mainstem.sim.txn_ledger import TxnLedger
 from mainstem.sim.txn_logs import TxnLogs
@@ -97,6 +99,23 @@ def test_a_transaction_from_its_begin_to_its_end_is_fine(logs: Logs) -> None:
     assert logs.world.counts["marker checked"] == 6
 
 
+def test_what_a_start_finds_had_ended_before_it(logs: Logs) -> None:
+    """Also on a disk that was not watched when it was written (X6): seed 320 took it for an end of this life."""
+    logs.world.process.is_serving = False
+    logs.note(TxnState.ONGOING, 0)
+    logs.data(0)
+    logs.note(TxnState.PREPARE_COMMIT, 1)
+    logs.marker(1, True)
+    on_partition = logs.world.txn_logs.partitions[PLACE]
+    assert (on_partition.open, on_partition.ended, on_partition.ended_before) == ({}, {}, {0: 0})
+    logs.world.process.is_serving = True
+    logs.note(TxnState.ONGOING, 1)
+    logs.data(1)
+    logs.note(TxnState.PREPARE_COMMIT, 2)
+    logs.marker(2, True)
+    assert on_partition.ended == {0: 0}
+
+
 def test_a_batch_of_an_epoch_that_is_over_is_noticed(logs: Logs) -> None:
     logs.note(TxnState.ONGOING, 5)
     with pytest.raises(Violation, match="T4 an old epoch appends nothing"):
@@ -167,3 +186,64 @@ def test_each_batch_has_the_marker_of_its_own_transaction() -> None:
         # The base offset comes first in a batch.
         written.append(BatchView(offset.to_bytes(8, "big") + batch[8:], 0))
     assert _ends(written) == {0: (1, True), 2: (3, False)}
+
+
+EXPIRATION_MS = 1000
+
+
+class Known:
+    """What a log has of a producer, and what its partition knows."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self.world = _world()
+        self.world.is_keyed = lambda topic: False
+        self.world.process.clock = SimpleNamespace(wall_ms=lambda: self.now_ms)
+        self.states = ProducerStates()
+        log = SimpleNamespace(failure=None, producers=SimpleNamespace(states=self.states, expiration_ms=EXPIRATION_MS))
+        self._broker: Any = SimpleNamespace(
+            partitions=SimpleNamespace(get=lambda topic, index: SimpleNamespace(log=log))
+        )
+        self._checker = ProducersAreKnown(self.world)
+        self._checker.appended(PLACE, BatchView(data(0), 0))
+        self.states.apply_data(1, 0, 0, 0, 0, 0, True)
+
+    def look(self) -> None:
+        self._checker.after_step(self._broker)
+
+    def mark(self, *, timestamp: int, known_as: tuple[int, int]) -> None:
+        """A marker of epoch 1 by a coordinator of epoch 5 is in the log; what the partition makes of it."""
+        self._checker.appended(PLACE, BatchView(build_end_marker(EndMarker(1, 1, False, 5, timestamp=timestamp)), 0))
+        ended = self.states.apply_marker(1, *known_as, True, 1, timestamp)
+        assert ended is not None
+        self.states.complete(ended)
+
+
+def test_a_producer_is_known_until_its_time_is_over() -> None:
+    known = Known()
+    known.mark(timestamp=500, known_as=(1, 5))
+    known.look()
+    known.now_ms = 1_600
+    assert known.states.expire(known.now_ms, EXPIRATION_MS) == [1]
+    known.look()
+    known.now_ms = 0  # the clock was put back
+    known.look()
+
+
+def test_a_producer_that_is_forgotten_too_early_is_noticed() -> None:
+    """KAFKA-9144."""
+    known = Known()
+    known.mark(timestamp=500, known_as=(1, 5))
+    known.look()
+    known.now_ms = 1_000
+    known.states.clear()
+    with pytest.raises(Violation, match="T4 a producer is known its time"):
+        known.look()
+
+
+@pytest.mark.parametrize("known_as", [(0, 5), (1, 4)])
+def test_a_producer_of_which_something_else_is_known_is_noticed(known_as: tuple[int, int]) -> None:
+    known = Known()
+    known.mark(timestamp=500, known_as=known_as)
+    with pytest.raises(Violation, match="T4 a producer is known its time"):
+        known.look()

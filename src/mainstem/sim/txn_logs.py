@@ -40,6 +40,11 @@ class OnPartition:
             if first is not None:
                 self.ended[first] = batch.base_offset
 
+    def start_after_it(self) -> None:
+        """The broker was started when everything here was in the log."""
+        self.ended_before |= self.ended
+        self.ended.clear()
+
 
 class TxnLogs(Checker):
     def __init__(self, world: object) -> None:
@@ -67,7 +72,10 @@ class TxnLogs(Checker):
             self._note(place[1], batch)
         elif batch.is_transactional:
             self.changes += 1
-            self._on(place).apply(batch)
+            found = self._on(place)
+            found.apply(batch)
+            if not self.world.process.is_serving:  # a start has found it, on a disk that was not watched before (X6)
+                found.start_after_it()
 
     def reopened(self, place: Place, end: int, kept: list[BatchView], lost: list[BatchView]) -> None:
         self.changes += 1
@@ -82,7 +90,7 @@ class TxnLogs(Checker):
                     self._on(place).apply(batch)
             found = self.partitions.get(place)
             if found is not None:
-                found.ended_before, found.ended = found.ended, {}
+                found.start_after_it()
 
     def forget(self) -> None:
         self.changes += 1

@@ -47,6 +47,7 @@ from mainstem.sim.checkers.no_hanging_transactions import NoHangingTransactions
 from mainstem.sim.checkers.old_epochs_are_over import OldEpochsAreOver
 from mainstem.sim.checkers.producer_ids import ProducerIdsAreNew
 from mainstem.sim.checkers.producer_ids_rotate import ProducerIdsRotate
+from mainstem.sim.checkers.producers_are_known import ProducersAreKnown
 from mainstem.sim.checkers.stable_offset import StableOffset
 from mainstem.sim.checkers.torn_transactions import TornTransactions
 from mainstem.sim.checkers.transactions import TransactionsHold
@@ -138,6 +139,7 @@ class World:
         self._producer_ids_rotate = ProducerIdsRotate(self)
         self._failed_directory = FailedDirectory(self)
         self._crash_keeps = CrashKeeps(self)
+        producers_are_known = ProducersAreKnown(self)
         self._stepped: list[Checker] = [
             LogOrder(self),
             self._crash_keeps,
@@ -148,6 +150,7 @@ class World:
             NoHangingTransactions(self),
             StableOffset(self),
             MarkersOutlive(self),
+            producers_are_known,
         ]
         self.txn_logs = TxnLogs(self)
         # Those before the logs of transactions judge a batch by what was before it.
@@ -157,6 +160,7 @@ class World:
             OldEpochsAreOver(self),
             MarkersAreDecisions(self),
             self._producer_ids_rotate,
+            producers_are_known,
             self.txn_logs,
         ]
         self.checkers: list[Checker] = [

@@ -1,7 +1,8 @@
 """WriteTxnMarkers (key 27), versions 1–2: ends transactions on the partitions that this broker leads.
 
 v2 tells the transaction version, whose epochs are checked more strictly (KIP-1228). A coordinator sends it, and so may
-an administrator, to end what hangs (KIP-664). A partition is answered when its marker is committed.
+an administrator, to end what hangs (KIP-664). A partition is answered when its marker is committed; of a marker for no
+partition nothing is told.
 
 The transaction version FENCE, which only our coordinators send, writes no marker: it keeps the transaction open, and
 lets nothing more of its epoch in, because another client has come back to it (KIP-939).
@@ -54,7 +55,8 @@ async def handle(broker: "Broker", context: RequestContext, request: WriteTxnMar
             )
         )
         topics: list[WritableTxnMarkerTopicResult] = []
-        markers.append(WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics))
+        if marker.topics:
+            markers.append(WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics))
         for topic in marker.topics:
             partitions: list[WritableTxnMarkerPartitionResult] = []
             topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=partitions))

@@ -159,7 +159,7 @@ class Offsets:
                 codes.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
                 continue
             codes.append(ErrorCode.NONE)
-            if (topic, partition) in held:
+            if (topic, partition) in held or self.store.has_staged(group_id, topic, partition):
                 out.records.append(records.offset_tombstone(group_id, topic, partition))
         return out.reply(ticket, codes)
 

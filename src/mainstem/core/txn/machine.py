@@ -132,7 +132,7 @@ class TxnMachine:
             raise _fenced(txn, by.expected[1])
         if txn.state is ONGOING:
             if by.keep_prepared:
-                return self._keep(ticket, txn, by, now_ms, fresh_id)
+                return self._keep(ticket, txn, by, timeout_ms, now_ms, fresh_id)
             out = self._abort(txn, now_ms, fresh_id)
             out.effects.append(Refuse(ticket, ErrorCode.CONCURRENT_TRANSACTIONS))
             return out
@@ -170,7 +170,9 @@ class TxnMachine:
         out.records.append(self._record(txn, given))
         return out.reply(ticket, Producer(producer_id, epoch))
 
-    def _keep(self, ticket: Ticket, txn: Transaction, by: InitBy, now_ms: int, fresh_id: int) -> Outcome:
+    def _keep(
+        self, ticket: Ticket, txn: Transaction, by: InitBy, timeout_ms: int, now_ms: int, fresh_id: int
+    ) -> Outcome:
         """The transaction stays as it is; the client gets an identity that fences whoever had it before."""
         if by.expected is not None and by.expected != (txn.client_id, txn.client_epoch):
             raise _fenced(txn, by.expected[1])
@@ -180,7 +182,7 @@ class TxnMachine:
         if is_exhausted(txn.client_epoch):
             producer_id, epoch = _needed(fresh_id), 0
         out = Outcome()
-        out.records.append(self._record(txn, txn.kept_for(producer_id, epoch, now_ms)))
+        out.records.append(self._record(txn, txn.kept_for(producer_id, epoch, timeout_ms, now_ms)))
         return out.reply(ticket, Producer(producer_id, epoch, txn.producer_id, txn.producer_epoch))
 
     # Partitions
@@ -379,7 +381,7 @@ class TxnMachine:
     def _check_timeouts(self, now_ms: int) -> Outcome:
         out = Outcome()
         late = [self.store.all[transactional_id] for transactional_id in self.store.ongoing]
-        late = [txn for txn in late if txn.has_timeout and txn.start_ms + txn.timeout_ms < now_ms]
+        late = [txn for txn in late if txn.is_late(now_ms)]
         if late:
             out.order(AbortTimedOut(tuple(late)))
         out.effects.append(ArmTimer((CHECK_TIMEOUTS,), self.config.timeout_check_ms))
@@ -440,7 +442,7 @@ def check_init(by: InitBy, config: TxnConfig) -> None:
 
 
 def unknown_states(states: Iterable[str]) -> list[str]:
-    return [state for state in states if state not in LISTABLE]
+    return [state for state in dict.fromkeys(states) if state not in LISTABLE]
 
 
 def _needed(fresh_id: int) -> int:

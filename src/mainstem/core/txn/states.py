@@ -117,9 +117,11 @@ class Transaction:
             return NO_EPOCH
         return self.client_epoch - 1 if self.client_epoch > 0 else EPOCH_MAX - 1
 
-    @property
-    def has_timeout(self) -> bool:
-        return self.timeout_ms != NO_TIMEOUT
+    def is_late(self, now_ms: int) -> bool:
+        """Whether the time of an open transaction is up. One that was kept has as long as its client asked for, from
+        when the client came back."""
+        since_ms = self.updated_ms if self.is_kept else self.start_ms
+        return self.timeout_ms != NO_TIMEOUT and since_ms + self.timeout_ms < now_ms
 
     # How it changes; every change names the producer id that was there before, as Kafka's records do
 
@@ -139,10 +141,11 @@ class Transaction:
             next_producer_epoch=NO_EPOCH,
         )
 
-    def kept_for(self, producer_id: int, epoch: int, now_ms: int) -> Transaction:
+    def kept_for(self, producer_id: int, epoch: int, timeout_ms: int, now_ms: int) -> Transaction:
         """A client takes the id, and its transaction stays open (KIP-939)."""
         return replace(
             self,
+            timeout_ms=timeout_ms,
             updated_ms=now_ms,
             previous_producer_id=self.producer_id,
             next_producer_id=producer_id,

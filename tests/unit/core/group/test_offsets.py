@@ -237,6 +237,20 @@ def test_an_aborted_transaction_leaves_the_offset_as_it_was() -> None:
     assert h.fetch("g", T0, require_stable=True) == {T0: 1}
 
 
+def test_an_offset_that_is_deleted_goes_from_the_open_transaction_too() -> None:
+    """As in Kafka, also where the transaction is all that has it."""
+    h = Harness()
+    h.commit("g", {T1: 1})
+    staged = staged_commit("g", "t", 0, 9)
+    h.machine.replay(staged.key, staged.value, 77)
+    h.machine.keep()
+    assert h.delete_offsets("g", T0) == [ErrorCode.NONE]
+    assert h.fetch("g", T0, require_stable=True) == {T0: -1}
+    h.machine.replay_marker(77, committed=True)
+    assert h.fetch("g", T0, require_stable=True) == {T0: -1}
+    assert h.fetch("g", T1) == {T1: 1}
+
+
 def staged_commit(group: str, topic: str, partition: int, offset: int) -> LogRecord:
     value = OffsetCommitValue(offset=offset, metadata="", commit_timestamp=1)
     return records.offset_commit(group, topic, partition, value)

@@ -14,7 +14,7 @@ OPEN = Transaction("t", 5, 3, 60_000, TxnState.ONGOING, (("a", 0), ("a", 2), ("b
 
 
 def test_a_record_holds_all_that_is_known() -> None:
-    for txn in (OPEN, Transaction("ü", 1, 0, 5, TxnState.EMPTY, (), -1, 7, 1), OPEN.kept_for(9, 0, 30)):
+    for txn in (OPEN, Transaction("ü", 1, 0, 5, TxnState.EMPTY, (), -1, 7, 1), OPEN.kept_for(9, 0, 40, 30)):
         record = log_record(txn, TV2)
         assert read_record(record.key, record.value) == (txn.transactional_id, txn)
     assert read_record(record_key("t"), None) == ("t", None)

@@ -38,6 +38,44 @@ def test_its_transaction_has_no_time_out() -> None:
     assert other.txn.timeout_ms == 1_000, "only Enable2Pc takes the time-out away"
 
 
+def test_who_comes_back_for_a_two_phase_commit_has_no_time_out_whoever_began() -> None:
+    """What is prepared from now on must outlive everything, and so must what was found."""
+    h = Harness(two_phase_commit=True)
+    h.add(h.given(timeout_ms=60_000))
+    back = h.given(two_phase=True, keep=True)
+    h.pass_time(120_000)
+    assert h.state == "Ongoing"
+    after = h.end(back)
+    assert isinstance(after, Producer)
+    h.add(after)
+    h.pass_time(120_000)
+    assert h.state == "Ongoing"
+
+
+def test_who_comes_back_without_two_phase_commit_has_a_time_out_from_then_on() -> None:
+    """T12: nobody else would ever end what such a client leaves open."""
+    h, _ = prepared()
+    h.pass_time(600_000)
+    h.given(timeout_ms=60_000, keep=True)
+    h.pass_time(59_000)
+    assert h.state == "Ongoing", "it is long past its begin, but the client has just come back"
+    back = h.given(timeout_ms=60_000, keep=True)
+    h.pass_time(59_000)
+    after = h.end(back)
+    assert isinstance(after, Producer), "the time runs anew for each who comes back"
+    h.add(after)
+    h.pass_time(75_000)
+    assert h.state == "CompleteAbort", "and the next transaction has it, too"
+
+
+def test_a_transaction_that_was_kept_and_left_again_is_aborted_in_time() -> None:
+    h, _ = prepared()
+    back = h.given(timeout_ms=60_000, keep=True)
+    h.pass_time(75_000)
+    assert (h.state, h.markers[0][2]) == ("CompleteAbort", False)
+    assert h.end(back) is ErrorCode.INVALID_TXN_STATE
+
+
 def test_who_comes_back_is_told_of_the_transaction_and_may_commit_it() -> None:
     h, who = prepared()
     back = h.given(two_phase=True, keep=True)
