@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -175,6 +176,61 @@ def test_a_record_that_nobody_acknowledges_fails_when_its_time_is_up() -> None:
     act(story)
 
 
+def test_a_record_in_flight_fails_when_its_time_is_up_and_what_is_answered_later_changes_nothing() -> None:
+    """The second request is under way when the time is up: the record fails then, and not when the request does."""
+
+    async def story() -> None:
+        late: list[float] = []
+        cluster = Cluster(lambda cluster, node_id, values: None)
+        options: dict[str, Any] = {
+            "request_timeout_ms": 800,
+            "delivery_timeout_ms": 1000,
+            "linger_ms": 0,
+            "retry_backoff_ms": 10,
+        }
+        async with running(cluster) as bootstrap:
+            producer = AsyncProducer(bootstrap_servers=bootstrap, **options)
+            await producer.start()
+            await producer.partitions_for("t")
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            sent = await producer.send("t", b"x")
+            with pytest.raises(KafkaTimeoutError, match="within delivery_timeout_ms, which is 1000; the last try: "):
+                await sent
+            late.append(loop.time() - began)
+            assert len(cluster.produced) == 2
+            # The broker answers again, and the next record is taken under a new epoch.
+            cluster.verdict = lambda cluster, node_id, values: cluster.write(values)
+            assert (await producer.send_and_wait("t", b"y")).offset == 0
+            await producer.close()
+        assert 0.95 <= late[0] < 1.5
+        assert cluster.log == [b"y"]
+
+    act(story)
+
+
+def test_a_callback_that_raises_keeps_nobody_else_waiting(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        cluster = Cluster(lambda cluster, node_id, values: cluster.write(values))
+        async with running(cluster) as bootstrap, AsyncProducer(bootstrap_servers=bootstrap, linger_ms=50) as producer:
+            told: list[int] = []
+
+            def fails(_: object) -> None:
+                told.append(1)
+                raise RuntimeError("a mistake in an application")
+
+            first, second = await producer.send("t", b"x"), await producer.send("t", b"y")
+            first.add_done_callback(fails)
+            second.add_done_callback(lambda future: told.append(future.result().offset))
+            await asyncio.wait_for(producer.flush(), 5)
+            assert ((await first).offset, (await second).offset, told) == (0, 1, [1, 1])
+            assert (await producer.send_and_wait("t", b"z")).offset == 2
+            first.add_done_callback(fails)  # at once, and just as quietly
+
+    act(story)
+    assert caplog.text.count("RuntimeError: a mistake in an application") == 2
+
+
 def test_a_request_without_an_answer_is_sent_again_on_a_new_connection() -> None:
     async def story() -> None:
         def verdict(cluster: Cluster, node_id: int, values: list[bytes | None]) -> PartitionProduceResponse | None:
@@ -220,6 +276,19 @@ def test_a_full_buffer_that_does_not_empty_is_an_error_after_max_block_ms() -> N
             await producer.close(timeout_ms=0)
             with pytest.raises(IllegalStateError, match="closed before the record was acknowledged"):
                 held.result()
+
+    act(story)
+
+
+def test_room_that_was_made_before_anybody_waits_for_it_is_used() -> None:
+    """A thread that found the buffer full comes to the loop when everything has been answered: nothing else will be."""
+
+    async def story() -> None:
+        cluster = Cluster(lambda cluster, node_id, values: cluster.write(values))
+        async with running(cluster) as bootstrap, AsyncProducer(bootstrap_servers=bootstrap) as producer:
+            await producer.send_and_wait("t", b"x")
+            sent = await asyncio.wait_for(producer.append_waiting("t", 0, None, b"y", -1, None), 5)
+            assert (await sent).offset == 1
 
     act(story)
 
