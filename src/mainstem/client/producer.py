@@ -451,14 +451,17 @@ class AsyncProducer:
             if activity != self._activity.get(name):
                 self._activity[name] = activity
                 cluster.touch(name)
-        self._forget(cluster.unwant_idle(self.options.metadata_max_idle_ms / 1000))
+        self._forget_idle(cluster)
         if self._sender is not None:
             self._sender.wake()
 
-    def _forget(self, topics: Iterable[str]) -> None:
-        for topic in topics:
-            self.accumulator.drop_topic(topic)
-            self._activity.pop(topic, None)
+    def _forget_idle(self, cluster: Cluster) -> None:
+        for topic in cluster.idle(self.options.metadata_max_idle_ms / 1000):
+            if self.accumulator.drop_topic(topic):
+                cluster.unwant([topic])
+                self._activity.pop(topic, None)
+            else:
+                cluster.touch(topic)  # something waits: without metadata it would never hear of another leader
 
     def _ask_for_id(self) -> None:
         """Gets a producer id for an idempotent producer; a transactional one gets it from its coordinator."""

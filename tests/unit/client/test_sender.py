@@ -28,6 +28,7 @@ from mainstem.protocol.messages.k00_produce import (
     TopicProduceResponse,
 )
 from mainstem.protocol.messages.k03_metadata import (
+    MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
@@ -61,7 +62,11 @@ class Cluster:
         _, request = decode_request(frame)
         if header.api_key == 3:
             self.metadata_asked += 1
-            return encode_response(self._metadata(), header.api_version, header.correlation_id)
+            assert isinstance(request, MetadataRequest)
+            answer = self._metadata()
+            if request.topics is not None and "t" not in [topic.name for topic in request.topics]:
+                answer.topics = []
+            return encode_response(answer, header.api_version, header.correlation_id)
         if header.api_key == 22:
             identity = InitProducerIdResponse(error_code=self.init_error, producer_id=5, producer_epoch=0)
             return encode_response(identity, header.api_version, header.correlation_id)
@@ -73,11 +78,11 @@ class Cluster:
         verdict = self.verdict(self, node_id, values)
         if verdict is None:
             return None
-        answer = ProduceResponse(responses=[TopicProduceResponse(name="t", partition_responses=[verdict])])
+        produced = ProduceResponse(responses=[TopicProduceResponse(name="t", partition_responses=[verdict])])
         if verdict.current_leader.leader_id >= 0:
             leader = verdict.current_leader.leader_id
-            answer.node_endpoints = [NodeEndpoint(node_id=leader, host="127.0.0.1", port=self.ports[leader])]
-        return encode_response(answer, header.api_version, header.correlation_id)
+            produced.node_endpoints = [NodeEndpoint(node_id=leader, host="127.0.0.1", port=self.ports[leader])]
+        return encode_response(produced, header.api_version, header.correlation_id)
 
     def _metadata(self) -> MetadataResponse:
         partition = MetadataResponsePartition(
@@ -289,6 +294,35 @@ def test_room_that_was_made_before_anybody_waits_for_it_is_used() -> None:
             await producer.send_and_wait("t", b"x")
             sent = await asyncio.wait_for(producer.append_waiting("t", 0, None, b"y", -1, None), 5)
             assert (await sent).offset == 1
+
+    act(story)
+
+
+def test_a_topic_that_something_waits_for_is_not_forgotten_however_long_it_was_idle() -> None:
+    """A leader that moves after a long time without an answer is found all the same."""
+
+    async def story() -> None:
+        def verdict(cluster: Cluster, node_id: int, values: list[bytes | None]) -> PartitionProduceResponse | None:
+            if node_id == 2:
+                return cluster.write(values)
+            return None if cluster.leader == 1 else refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+        cluster = Cluster(verdict)
+        async with (
+            running(cluster) as bootstrap,
+            AsyncProducer(bootstrap_servers=bootstrap, request_timeout_ms=200) as producer,
+        ):
+            sent = await producer.send("t", b"x")
+            while not cluster.produced:
+                await asyncio.sleep(0.01)
+            client = producer._cluster
+            assert client is not None
+            for _ in range(2):  # the first time it is seen that there was something to send
+                client._wanted["t"] = -1e9
+                await client.next_update(5, now=True)
+            cluster.leader, cluster.epoch = 2, 1
+            async with asyncio.timeout(10):
+                assert (await sent).offset == 0
 
     act(story)
 
