@@ -333,6 +333,8 @@ class AsyncProducer:
         self.accumulator.refusal = IllegalStateError("the transaction is being aborted")
         self._sender.abort_waiting(IllegalStateError("the transaction was aborted before the record was sent"))
         await self.flush()
+        # A batch that was given up in flight must not come after the end of its transaction.
+        await self._sender.all_answered()
         await transactions.end(commit=False)
         self._transaction_changed()
 

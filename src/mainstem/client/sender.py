@@ -106,6 +106,7 @@ class Sender:
         self._acks = int(options.acks)
         self._loop = asyncio.get_running_loop()
         self._in_flight: dict[int, int] = {}
+        self._quiet: list[asyncio.Future[None]] = []
         self._connecting: set[int] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._scheduled = False
@@ -126,6 +127,13 @@ class Sender:
     @property
     def in_flight(self) -> int:
         return sum(self._in_flight.values())
+
+    async def all_answered(self) -> None:
+        """Waits until no request is in flight, given up or not: what a broker may still be sent is known then."""
+        while self.in_flight:
+            waiter = self._loop.create_future()
+            self._quiet.append(waiter)
+            await waiter
 
     # A pass
 
@@ -306,6 +314,11 @@ class Sender:
                     batch.complete(-1, -1)
             else:
                 self._take_answer(request, frame)
+        if not self.in_flight:
+            waiters, self._quiet = self._quiet, []
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
         self.on_room()
         self.wake()
 
