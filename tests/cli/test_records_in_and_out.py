@@ -1,6 +1,7 @@
 """`mainstem produce`, `consume` and `groups`: records in, records out, and how far who is."""
 
 import json
+import time
 from pathlib import Path
 from uuid import uuid4
 
@@ -99,6 +100,10 @@ def test_a_mistake_in_a_line_is_named_by_its_number(shell: Shell, topic: str) ->
     assert "line 2 is not JSON" in shell.run("produce", topic, "--json", stdin=b'{"value": "1"}\n{oops\n').err
     assert "line 1 has no ':'" in shell.run("produce", topic, "-k", ":", stdin=b"no separator\n").err
     assert "batch_siz" in shell.run("produce", topic, "-X", "batch.siz=1", stdin=b"").err
+    began = time.monotonic()
+    ended = shell.run("produce", topic, "--partition", "9", stdin=b"1\n")
+    assert (ended.code, ended.err) == (4, f"mainstem: topic {topic} has no partition 9\n")
+    assert time.monotonic() - began < 10
     ended = shell.run("produce", f"new-{uuid4().hex[:8]}", stdin=b"1\n")
     assert (ended.code, "--create lets the cluster create it" in ended.err) == (4, True)
 

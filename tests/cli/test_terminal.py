@@ -1,5 +1,6 @@
 """Every command in a terminal of its own: colour, tables, questions, progress, and no traceback, ever."""
 
+import re
 import shutil
 import subprocess
 import time
@@ -8,6 +9,8 @@ from uuid import uuid4
 
 import pytest
 
+from mainstem.client.sync_producer import Producer
+from mainstem.protocol.builder import BatchBuilder
 from tests.cli.shell import Shell, plain
 
 
@@ -77,6 +80,44 @@ def test_a_reset_shows_its_plan_and_asks(shell: Shell, filled: str) -> None:
     assert "Empty" in plain(described.out)
     assert shell.terminal("groups", "describe", group, "--members").code == 0
     assert "deleted" in plain(shell.terminal("groups", "delete", group, "--yes").out)
+
+
+def test_a_transaction_is_shown_and_aborted_when_that_was_agreed_to(shell: Shell, topic: str) -> None:
+    name = f"txn-{uuid4().hex[:8]}"
+    with Producer(bootstrap_servers=shell.bootstrap, transactional_id=name) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"x", partition=0).result(30)
+        listed = shell.terminal("transactions", "list")
+        assert listed.code == 0
+        assert re.search(rf"{name} +Ongoing", plain(listed.out))
+        described = shell.terminal("transactions", "describe", name)
+        assert described.code == 0
+        assert f"{topic}:0" in plain(described.out)
+        assert shell.terminal("transactions", "abort", name, keys=b"n\n", after=b"[y/N]").code == 1
+        aborted = shell.terminal("transactions", "abort", name, keys=b"y\n", after=b"[y/N]")
+        assert aborted.code == 0
+        assert f"aborted {name}: 1 partition" in plain(aborted.out)
+        producer.close(timeout_ms=0)
+
+
+def test_a_file_is_shown(shell: Shell, tmp_path: Path) -> None:
+    builder = BatchBuilder()
+    builder.append(1_700_000_000_000, b"key", b"value")
+    segment = tmp_path / "00000000000000000000.log"
+    segment.write_bytes(builder.build())
+    for words, seen in (
+        (["dump"], "SEQUENCE"),
+        (["dump", "--records"], "key: value"),
+        (["dump", "--json"], '"crc_ok"'),
+    ):
+        shown = shell.terminal(*words, str(segment))
+        assert shown.code == 0
+        assert seen in plain(shown.out)
+    segment.write_bytes(builder.build() + bytes(range(1, 80)))
+    damaged = shell.terminal("dump", str(segment))
+    assert damaged.code == 1
+    assert "is damaged" in plain(damaged.out)
 
 
 def test_long_work_shows_how_far_it_is(shell: Shell, topic: str, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """`mainstem topics`, `configs` and `records`: what they do, what they print, and how they end."""
 
 import json
+import time
 from uuid import uuid4
 
 from tests.cli.shell import Shell
@@ -87,6 +88,11 @@ def test_configs_are_shown_with_where_they_come_from_set_and_unset(shell: Shell,
     assert shell.run("configs", "set", "topic", topic, "retention.ms=soon").code == 1
     assert shell.run("configs", "set", "topic", topic, "no-pair").code == 2
     assert "has no config nix" in shell.run("configs", "show", "topic", topic, "nix").err
+    began = time.monotonic()
+    for words in (("show", "broker", "77"), ("set", "broker", "77", "a=b"), ("show", "logger", "77")):
+        ended = shell.run("configs", *words)
+        assert (ended.code, ended.err) == (4, "mainstem: there is no broker 77; there are 1\n")
+    assert time.monotonic() - began < 10
     broker = {
         row["config"]: row["value"] for row in json.loads(shell.check("configs", "show", "broker", "1", "--json").out)
     }

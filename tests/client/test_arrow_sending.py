@@ -46,6 +46,22 @@ def test_rows_go_where_their_keys_belong_and_keep_their_order(target: Target, co
         assert read_values(target.bootstrap, topic, partition) == expected
 
 
+def test_rows_go_where_a_partitioner_of_ones_own_says(target: Target) -> None:
+    topic = new_topic(target, 3)
+    table = pa.table(
+        {"key": ["a", "b", None, "d"], "value": [b"2", b"0", b"1", b"2"], "partition": [None, None, None, 0]}
+    )
+
+    def by_value(topic: str, key: bytes | None, value: bytes | None, count: int) -> int:
+        assert (count, key in (b"a", b"b", None, b"d")) == (3, True)
+        return int(value or b"0")
+
+    with Producer(bootstrap_servers=target.bootstrap, partitioner=by_value) as producer:
+        assert producer.send_table(table, topic) == 4
+        assert producer.send_table(pa.table({"value": [b"1"]}), topic) == 1
+    assert [read_values(target.bootstrap, topic, at) for at in range(3)] == [[b"0", b"2"], [b"1", b"1"], [b"2"]]
+
+
 def test_columns_say_topic_and_partition(target: Target) -> None:
     first, second = new_topic(target, 2), new_topic(target, 2)
     table = pa.table(

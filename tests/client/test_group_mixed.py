@@ -10,13 +10,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 import mainstem
+from mainstem import Admin
 from tests.client.consumer_support import Target, new_group, target
 from tests.support.kafka import Kafka, missing
 
@@ -49,7 +50,11 @@ class Member:
         self.intervals: list[tuple[int, int, int]] = []
         """Partition, beginning and end of what it had."""
         self.read: set[tuple[int, int]] = set()
-        self.errors = ""
+        self.last_line = ""
+        self.notes: deque[str] = deque(maxlen=20)
+        self.errors: deque[str] = deque(maxlen=100)
+        self.broken: str | None = None
+        """A line that could not be understood."""
         self._lock = threading.Lock()
         self._threads = [threading.Thread(target=self._listen), threading.Thread(target=self._listen_to_errors)]
         for thread in self._threads:
@@ -58,29 +63,57 @@ class Member:
     def _listen(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            what, *numbers = line.split()
-            with self._lock:
-                if what == "r":
-                    self.read.add((int(numbers[0]), int(numbers[1])))
-                elif what == "+":
-                    for number in numbers[1:]:
-                        self.owned[int(number)] = int(numbers[0])
-                elif what == "-":
-                    for number in numbers[1:]:
-                        since = self.owned.pop(int(number), None)
-                        if since is not None:
-                            self.intervals.append((int(number), since, int(numbers[0])))
+            if not line.endswith("\n"):
+                break  # killed in the middle of it
+            try:
+                self._take(line)
+            except Exception as error:
+                # The pipe is read on all the same: a member that cannot write would stand still.
+                self.broken = f"{line!r}: {error!r}"
+
+    def _take(self, line: str) -> None:
+        what, *rest = line.split() or [""]
+        self.last_line = line
+        with self._lock:
+            if what == "r":
+                partition, offset = map(int, rest)
+                self.read.add((partition, offset))
+            elif what == "+":
+                at, *numbers = map(int, rest)
+                for number in numbers:
+                    self.owned[number] = at
+            elif what == "-":
+                at, *numbers = map(int, rest)
+                for number in numbers:
+                    since = self.owned.pop(number, None)
+                    if since is not None:
+                        self.intervals.append((number, since, at))
+            else:
+                # What a commit was refused with, or a word of the virtual machine.
+                self.notes.append(line.strip())
 
     def _listen_to_errors(self) -> None:
         assert self._process.stderr is not None
-        self.errors = self._process.stderr.read()
+        for line in self._process.stderr:
+            self.errors.append(line)
+
+    def check(self) -> None:
+        """A member that is to be there is there, and was understood."""
+        assert self.broken is None, f"{self.kind} said {self.broken}"
+        assert self._process.poll() is None, f"{self.kind} ended with {self._process.returncode}: {self.told()}"
+
+    def told(self) -> str:
+        return (
+            f"{self.kind} has {self.partitions()}, said last {self.last_line!r}, and {[*self.notes]} {[*self.errors]}"
+        )
 
     def stop(self) -> None:
         """Has it leave."""
+        self.check()
         assert self._process.stdin is not None
         self._process.stdin.write("stop\n")
         self._process.stdin.close()
-        assert self._process.wait(60) == 0, self.errors
+        assert self._process.wait(60) == 0, self.told()
         self._end()
 
     def kill(self) -> None:
@@ -89,9 +122,16 @@ class Member:
         self._process.wait(60)
         self._end()
 
+    def put_down(self) -> None:
+        """After a failure: nothing of it counts any more."""
+        self._process.kill()
+        self._process.wait(60)
+
     def _end(self) -> None:
         for thread in self._threads:
             thread.join(30)
+            assert not thread.is_alive(), f"what {self.kind} said is not read to its end"
+        assert self.broken is None, f"{self.kind} said {self.broken}"
         ended = time.monotonic_ns()
         for number, since in self.owned.items():
             self.intervals.append((number, since, ended))
@@ -101,17 +141,29 @@ class Member:
         with self._lock:
             return sorted(self.owned)
 
+    def all_read(self) -> set[tuple[int, int]]:
+        with self._lock:
+            return set(self.read)
+
 
 def settle(members: list[Member]) -> None:
     """Waits until every partition has one owner and every member has a share."""
     deadline = time.monotonic() + SETTLE_S
     while True:
+        for member in members:
+            member.check()
         owned = [member.partitions() for member in members]
         if sorted(number for part in owned for number in part) == list(range(PARTITIONS)) and all(owned):
             return
-        told = {member.kind: (part, member.errors[-500:]) for member, part in zip(members, owned, strict=True)}
-        assert time.monotonic() < deadline, told
+        assert time.monotonic() < deadline, [member.told() for member in members]
         time.sleep(0.05)
+
+
+def in_words(records: set[tuple[int, int]]) -> str:
+    by_partition: dict[int, list[int]] = defaultdict(list)
+    for number, offset in sorted(records):
+        by_partition[number].append(offset)
+    return ", ".join(f"{len(each)} of {number} ({each[0]} to {each[-1]})" for number, each in by_partition.items())
 
 
 def check_one_owner_at_a_time(members: list[Member]) -> None:
@@ -167,14 +219,18 @@ def test_each_partition_has_one_owner_through_joins_leaves_and_kills(target: Tar
             settle(members)
         deadline = time.monotonic() + SETTLE_S
         wanted = {(number, offset) for number in range(PARTITIONS) for offset in range(written)}
-        while left := wanted - set().union(*(member.read for member in everybody)):
-            owners = [(member.kind, member.partitions()) for member in members]
-            assert time.monotonic() < deadline, f"read by nobody: {sorted(left)[:10]}; who has what: {owners}"
+        while left := wanted - set().union(*(member.all_read() for member in everybody)):
+            for member in members:
+                member.check()
+            if time.monotonic() >= deadline:
+                with Admin(bootstrap_servers=target.bootstrap) as admin:
+                    told = f"committed: {admin.list_group_offsets(group)}, {admin.describe_groups([group])}"
+                pytest.fail(f"read by nobody: {in_words(left)}; {told}; {[member.told() for member in members]}")
             time.sleep(0.1)
         for member in members:
             member.stop()
         members = []
     finally:
         for member in members:
-            member.kill()
+            member.put_down()
     check_one_owner_at_a_time(everybody)

@@ -1,8 +1,11 @@
 """Read, change, write, and commit both in one transaction: each record has its effect once, whatever is aborted."""
 
+import pytest
+
 from mainstem import Producer
+from mainstem.client.errors import CommitFailedError, KafkaError
 from mainstem.client.types import OffsetAndMetadata, TopicPartition
-from tests.client.consumer_support import Target, new_group, read, target, values
+from tests.client.consumer_support import Target, new_group, read, target, until, values
 
 __all__ = ["target"]
 
@@ -38,3 +41,30 @@ def test_what_is_aborted_is_read_again_and_what_is_committed_is_not(target: Targ
         assert sorted(values(read(consumer, len(written)))) == sorted(value.upper() for value in written)
         assert consumer.poll(300) == []
         assert consumer.position(TopicPartition(sink, 0)) > len(written)
+
+
+def test_a_member_that_the_group_went_on_without_commits_nothing_more(target: Target) -> None:
+    """Without its old generation it would pass for somebody outside of the group, whom coordinators do not fence."""
+    topic, group = target.topic(), new_group()
+    tp = TopicPartition(topic, 0)
+    target.fill(topic, 0, 2)
+    with target.member(group, topic, max_poll_interval_ms=500) as slow:
+        assert len(read(slow, 2)) == 2
+        with target.member(group, topic) as successor:
+            assert len(read(successor, 2)) == 2
+            successor.commit()
+            with (
+                Producer(bootstrap_servers=target.bootstrap, transactional_id=group) as producer,
+                pytest.raises(KafkaError, match=group),
+                producer.transaction() as transaction,
+            ):
+                transaction.send_offsets({tp: OffsetAndMetadata(1)}, slow.group_metadata())
+        # Nobody is left in the group, and so anybody who is in none may commit for it.
+        with pytest.raises(CommitFailedError, match="max_poll_interval_ms"):
+            slow.commit({tp: 1})
+        found = slow.committed([tp])[tp]
+        assert found is not None
+        assert found.offset == 2
+        was = slow.group_metadata()
+        until(lambda: slow.assignment and slow.group_metadata() != was, slow)
+        slow.commit({tp: 1})

@@ -85,3 +85,22 @@ def test_faults_that_nobody_knows_are_refused() -> None:
     assert "network" in DEFAULT_FAULTS
     with pytest.raises(ValueError, match="no faults are called 'meteors'"):
         simulate({}, topics={}, seeds=[1], faults=("meteors",))
+
+
+def test_a_producer_forgets_topics_that_it_no_longer_sends_to() -> None:
+    """`metadata_max_idle_ms` is five minutes, and at least five seconds: a test for simulated time."""
+    known: list[set[str]] = []
+
+    async def produce(sim: Simulation) -> None:
+        async with sim.producer(metadata_max_age_ms=1000, metadata_max_idle_ms=5000) as producer:
+            await producer.send_and_wait("idle", b"1")
+            for _ in range(8):
+                await producer.send_and_wait("busy", b"x")
+                assert producer._cluster is not None
+                known.append(set(producer._cluster.cache.topics))
+                await asyncio.sleep(1)
+            assert (await producer.send_and_wait("idle", b"2")).offset == 1
+
+    simulate({"producer": produce}, topics={"idle": 1, "busy": 1}, seeds=[1], faults=())
+    assert known[3] == {"idle", "busy"}
+    assert known[-1] == {"busy"}

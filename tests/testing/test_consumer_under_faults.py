@@ -1,19 +1,35 @@
 """Whatever a broker answers, a consumer reads everything once and in order, or says clearly why not."""
 
+import asyncio
+import contextlib
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 import pytest
 
+from mainstem.client.consumer import AsyncConsumer
 from mainstem.client.consumer_sync import Consumer
-from mainstem.client.errors import CommitFailedError, GroupAuthorizationError, KafkaError
+from mainstem.client.errors import (
+    CommitFailedError,
+    GroupAuthorizationError,
+    KafkaError,
+    SerializationError,
+    TopicAuthorizationError,
+)
 from mainstem.client.listeners import RebalanceListener
 from mainstem.client.types import TopicPartition
 from mainstem.testing import Cluster
 from tests.support.client_load import Writer
 
 TP = TopicPartition("t", 0)
-QUICK = {"retry_backoff_ms": 10, "retry_backoff_max_ms": 50, "reconnect_backoff_ms": 10, "reconnect_backoff_max_ms": 50}
+QUICK: dict[str, Any] = {
+    "retry_backoff_ms": 10,
+    "retry_backoff_max_ms": 50,
+    "reconnect_backoff_ms": 10,
+    "reconnect_backoff_max_ms": 50,
+}
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +145,26 @@ def test_joining_gets_there_in_the_end(cluster: Cluster, topic: str, api: str, e
         assert consumer.committed(consumer.assignment) == {(topic, 0): (2, "", 0)}
 
 
+def test_joining_again_does_not_depend_on_how_exact_timers_are(cluster: Cluster, topic: str) -> None:
+    """Those of uvloop count in milliseconds, and may be early by less."""
+    Writer(cluster.bootstrap).send(topic, 0, [b"1"])
+    with consumer_of(cluster, topic, group_id=topic) as consumer:
+        membership = consumer._core._membership
+        assert membership is not None
+        loop = membership._loop
+
+        class Early:
+            def time(self) -> float:
+                return loop.time() - 0.002
+
+            def call_at(self, when: float, call: Callable[[], None]) -> asyncio.TimerHandle:
+                return loop.call_at(when, call)
+
+        membership._loop = cast(asyncio.AbstractEventLoop, Early())
+        cluster.fail("JoinGroup", "COORDINATOR_LOAD_IN_PROGRESS", times=3)
+        assert [record.value for record in consumer.poll(10_000)] == [b"1"]
+
+
 @pytest.mark.parametrize(
     "api", ["FindCoordinator", "JoinGroup", "SyncGroup", "OffsetFetch", "OffsetCommit", "Heartbeat"]
 )
@@ -190,6 +226,119 @@ def test_a_rebalance_is_joined_at_the_next_poll(cluster: Cluster, topic: str) ->
         assert told.calls == ["assigned", "revoked", "assigned"]
 
 
+def test_partitions_are_given_back_whatever_a_listener_raises_and_read_on_when_they_return(
+    cluster: Cluster, topic: str
+) -> None:
+    class Fails(RebalanceListener):
+        def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+            raise LookupError("mine")
+
+    writer = Writer(cluster.bootstrap)
+    writer.send(topic, 0, [b"1"])
+    with consumer_of(cluster, topic, group_id=topic, partition_assignment_strategy="range") as consumer:
+        consumer.subscribe([topic], listener=Fails())
+        assert read(consumer, 1) == [b"1"]
+        consumer.commit()
+        cluster.fail("Heartbeat", "REBALANCE_IN_PROGRESS")
+        with pytest.raises(LookupError, match="mine"):
+            read(consumer, 1)
+        writer.send(topic, 0, [b"2"])
+        assert read(consumer, 1) == [b"2"]
+        consumer.subscribe([topic])
+
+
+def test_an_interrupt_within_a_listener_ends_the_poll_and_nothing_else(cluster: Cluster, topic: str) -> None:
+    class Interrupted(RebalanceListener):
+        times = 0
+
+        def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
+            self.times += 1
+            if self.times == 1:
+                raise KeyboardInterrupt
+
+    Writer(cluster.bootstrap).send(topic, 0, [b"1"])
+    with consumer_of(cluster, topic, group_id=topic) as consumer:
+        consumer.subscribe([topic], listener=Interrupted())
+        with pytest.raises(KeyboardInterrupt):
+            read(consumer, 1)
+        assert read(consumer, 1) == [b"1"]
+
+
+async def poll_with_little_patience(consumer: AsyncConsumer) -> list[bytes]:
+    with contextlib.suppress(TimeoutError):
+        return [record.value for record in await asyncio.wait_for(consumer.poll(5000), 0.2)]
+    return []
+
+
+def test_whoever_stops_waiting_while_everything_is_given_back_reads_on_afterwards(cluster: Cluster, topic: str) -> None:
+    writer = Writer(cluster.bootstrap)
+    writer.send(topic, 0, [b"1"])
+
+    async def story() -> None:
+        async with async_member(cluster, topic, "range") as consumer:
+            found: list[bytes] = []
+            while not found:
+                found += await poll_with_little_patience(consumer)
+            await give_up_in_a_commit(cluster, consumer)
+            await asyncio.to_thread(writer.send, topic, 0, [b"2"])
+            while b"2" not in found:
+                found += await poll_with_little_patience(consumer)
+
+    asyncio.run(asyncio.wait_for(story(), 20))
+
+
+def test_whoever_stops_waiting_while_one_partition_is_given_back_gives_it_back_afterwards(cluster: Cluster) -> None:
+    topic = "t-given-back"
+    cluster.create_topic(topic, 2)
+    writer = Writer(cluster.bootstrap)
+    for number in range(2):
+        writer.send(topic, number, [b"1"])
+
+    async def story() -> None:
+        async with async_member(cluster, topic, "cooperative-sticky") as first:
+            found: list[bytes] = []
+            while len(found) < 2:
+                found += await poll_with_little_patience(first)
+            async with async_member(cluster, topic, "cooperative-sticky") as second:
+                joining = asyncio.create_task(second.poll(15_000))
+                await give_up_in_a_commit(cluster, first, is_told=False)
+                while not (len(first.assignment) == len(second.assignment) == 1):
+                    found += await poll_with_little_patience(first)
+                for tp in (*first.assignment, *second.assignment):
+                    await asyncio.to_thread(writer.send, topic, tp.partition, [b"new"])
+                while b"new" not in found:
+                    found += await poll_with_little_patience(first)
+                assert [record.value for record in await joining] == [b"new"]
+
+    asyncio.run(asyncio.wait_for(story(), 20))
+
+
+def async_member(cluster: Cluster, topic: str, strategy: str) -> AsyncConsumer:
+    return AsyncConsumer(
+        topic,
+        bootstrap_servers=cluster.bootstrap,
+        group_id=topic,
+        auto_offset_reset="earliest",
+        partition_assignment_strategy=strategy,
+        auto_commit_interval_ms=60_000,
+        heartbeat_interval_ms=50,
+        session_timeout_ms=5000,
+        fetch_max_wait_ms=50,
+        **QUICK,
+    )
+
+
+async def give_up_in_a_commit(cluster: Cluster, consumer: AsyncConsumer, *, is_told: bool = True) -> None:
+    """Has partitions revoked, and stops waiting while what was read of them is being committed."""
+    before = cluster.requests("OffsetCommit")
+    cluster.delay("OffsetCommit", 1.0)
+    if is_told:
+        cluster.fail("Heartbeat", "REBALANCE_IN_PROGRESS")
+    while cluster.requests("OffsetCommit") == before:
+        await poll_with_little_patience(consumer)
+    cluster.heal()
+
+
 @pytest.mark.parametrize("error", ["NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "UNKNOWN_TOPIC_OR_PARTITION"])
 def test_a_commit_is_tried_again(cluster: Cluster, topic: str, error: str) -> None:
     Writer(cluster.bootstrap).send(topic, 0, [b"1"])
@@ -213,11 +362,75 @@ def test_a_commit_that_cannot_be_is_told(cluster: Cluster, topic: str) -> None:
         assert not told.value.retriable
 
 
-def test_what_no_retry_cures_ends_joining(cluster: Cluster, topic: str) -> None:
-    with consumer_of(cluster, topic, group_id=topic) as consumer:
-        cluster.fail("JoinGroup", "GROUP_AUTHORIZATION_FAILED")
-        with pytest.raises(GroupAuthorizationError, match=f"group '{topic}'"):
+@pytest.mark.parametrize("face", ["objects", "arrow"])
+def test_an_error_that_is_over_is_the_end_of_it(cluster: Cluster, topic: str, face: str) -> None:
+    """Who polls on hears of it again while it lasts, and reads on when it is over, without waiting for metadata."""
+    writer = Writer(cluster.bootstrap)
+    with consumer_of(cluster, topic) as consumer:
+
+        def poll() -> int:
+            if face == "objects":
+                return len(consumer.poll(5000))
+            return sum(batch.num_rows for batch in consumer.fetch_arrow(5000))
+
+        cluster.fail("Fetch", "TOPIC_AUTHORIZATION_FAILED", times=2)
+        for _ in range(2):
+            with pytest.raises(TopicAuthorizationError, match=topic):
+                poll()
+        writer.send(topic, 0, [b"1"])
+        assert poll() == 1
+
+
+def test_a_deserializer_that_raises_an_error_of_ours_loses_nothing(cluster: Cluster, topic: str) -> None:
+    def whole(data: bytes) -> int:
+        if not data.isdigit():
+            raise SerializationError(f"{data!r} is no number")
+        return int(data)
+
+    Writer(cluster.bootstrap).send(topic, 0, [b"1", b"2", b"x", b"4"])
+    with consumer_of(cluster, topic, value_deserializer=whole) as consumer:
+        assert [record.value for record in consumer.poll(5000)] == [1, 2]
+        with pytest.raises(SerializationError, match="is no number"):
             consumer.poll(5000)
+        consumer.seek(TopicPartition(topic, 0), 3)
+        assert [record.value for record in consumer.poll(5000)] == [4]
+
+
+def test_what_happens_just_before_a_poll_waits_is_noticed(
+    cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with consumer_of(cluster, topic) as consumer:
+        consumer.position(TopicPartition(topic, 0))
+        core = consumer._core
+        rung: list[bool] = []
+
+        class Bell(threading.Event):
+            def wait(self, timeout: float | None = None) -> bool:
+                rung.append(self.is_set())
+                return super().wait(timeout)
+
+        def look(core: AsyncConsumer) -> bool:
+            found = bool(AsyncConsumer.is_quiet.fget(core))  # type: ignore[attr-defined]
+            if found and not rung:
+                core._notify()
+            return found
+
+        monkeypatch.setattr(core, "bell", Bell())
+        monkeypatch.setattr(type(core), "is_quiet", property(look))
+        deadline = time.monotonic() + 10
+        while not rung and time.monotonic() < deadline:
+            consumer.poll(50)
+        assert rung[0]
+
+
+def test_what_no_retry_cures_is_raised_while_joining_and_who_polls_on_tries_again(cluster: Cluster, topic: str) -> None:
+    Writer(cluster.bootstrap).send(topic, 0, [b"1"])
+    with consumer_of(cluster, topic, group_id=topic) as consumer:
+        cluster.fail("JoinGroup", "GROUP_AUTHORIZATION_FAILED", times=2)
+        for _ in range(2):
+            with pytest.raises(GroupAuthorizationError, match=f"group '{topic}'"):
+                consumer.poll(5000)
+        assert read(consumer, 1) == [b"1"]
 
 
 def test_a_paused_broker_is_waited_for(cluster: Cluster, topic: str) -> None:

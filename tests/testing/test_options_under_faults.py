@@ -100,3 +100,50 @@ def test_where_no_known_broker_answers_a_client_starts_anew_if_it_may(strategy: 
 
     asyncio.run(asyncio.wait_for(act(), 20))
     assert len(seen) == asked
+
+
+@pytest.mark.parametrize(("trigger_ms", "asks_again"), [(300, True), (60_000, False)])
+def test_where_known_brokers_say_nothing_for_long_a_client_starts_anew(trigger_ms: int, asks_again: bool) -> None:
+    """KIP-1102: the broker that metadata named takes connections and answers nothing; the bootstrap server would."""
+    seen: list[str] = []
+
+    async def act() -> None:
+        ports: dict[str, int] = {}
+
+        def bootstrap(header: RequestHeader, frame: bytes) -> bytes:
+            if header.api_key == ApiKey.API_VERSIONS:
+                return versions(header, (ApiKey.METADATA, 0, 12), (ApiKey.API_VERSIONS, 0, 3))
+            seen.append("bootstrap")
+            broker = MetadataResponseBroker(node_id=7, host="127.0.0.1", port=ports["silent"], rack=None)
+            response = MetadataResponse(brokers=[broker], cluster_id="c", controller_id=7, topics=[])
+            return encode_response(response, header.api_version, header.correlation_id)
+
+        def silent(header: RequestHeader, frame: bytes) -> bytes | None:
+            if header.api_key == ApiKey.API_VERSIONS:
+                return versions(header, (ApiKey.METADATA, 0, 12), (ApiKey.API_VERSIONS, 0, 3))
+            seen.append("silent")
+            return None
+
+        async with fake_broker(bootstrap) as ports["bootstrap"], fake_broker(silent) as ports["silent"]:
+            options = CommonOptions.from_kwargs(
+                {
+                    "bootstrap_servers": f"127.0.0.1:{ports['bootstrap']}",
+                    "metadata_recovery_rebootstrap_trigger_ms": trigger_ms,
+                    "request_timeout_ms": 50,
+                    "reconnect_backoff_ms": 1,
+                    "reconnect_backoff_max_ms": 2,
+                    **QUICK,
+                }
+            )
+            async with ClientCluster(options, Random(1)) as client:
+                await client.update()
+                for connection in [*client._connections.values()]:
+                    connection.close()
+                client.request_update(now=True)
+                deadline = asyncio.get_running_loop().time() + (10 if asks_again else 1)
+                while seen.count("bootstrap") < 2 and asyncio.get_running_loop().time() < deadline:
+                    await asyncio.sleep(0.02)
+
+    asyncio.run(asyncio.wait_for(act(), 20))
+    assert seen.count("silent") >= 3
+    assert seen.count("bootstrap") == (2 if asks_again else 1)

@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Iterable
 from typing import Any, Final
 
-from mainstem.cli.failures import DONE
+from mainstem.cli.failures import DONE, UserError
 
 _SCRIPTS: Final = {
     "bash": """\
@@ -56,9 +56,12 @@ def completion(given: argparse.Namespace) -> int:
     if given.shell != "words":
         print(_SCRIPTS[given.shell], end="")
         return DONE
-    at, *words = given.rest or ["0"]
-    before = words[: max(0, int(at) - 1)]
-    current = words[int(at) - 1] if 0 < int(at) <= len(words) else ""
+    number, *words = given.rest or ["0"]
+    if not number.isdecimal():
+        raise UserError(f"{number!r} is not the number of the word that is being typed")
+    at = int(number)
+    before = words[: max(0, at - 1)]
+    current = words[at - 1] if 0 < at <= len(words) else ""
     for word in candidates(before, current):
         print(word)
     return DONE

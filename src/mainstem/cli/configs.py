@@ -53,8 +53,7 @@ def show(given: argparse.Namespace) -> int:
 
     async def story(admin: AsyncAdmin, out: Output) -> int:
         resource = _resource(given)
-        if given.kind == "topic":
-            await admin.describe_topics([given.name])
+        await _require(admin, given)
         found = (await admin.describe_configs([resource], names=given.key or None, documentation=given.docs))[resource]
         missing = [key for key in given.key if key not in found]
         if missing:
@@ -86,8 +85,7 @@ def _change(given: argparse.Namespace, changes: list[ConfigChange]) -> int:
 
     async def story(admin: AsyncAdmin, out: Output) -> int:
         resource = _resource(given)
-        if given.kind == "topic":
-            await admin.describe_topics([given.name])
+        await _require(admin, given)
         await admin.alter_configs({resource: changes}, validate_only=given.dry_run)
         word = "could be altered" if given.dry_run else "altered"
         keys = [each.name for each in changes]
@@ -110,6 +108,16 @@ def _resource(given: argparse.Namespace) -> ConfigResource:
     if given.kind in ("broker", "logger") and not is_of_all_brokers and not given.name.isdecimal():
         raise UserError(f"{given.name!r} is not the id of a broker; that is a number, or 'default' for all of them")
     return ConfigResource(ResourceType[_KINDS[given.kind]], "" if is_of_all_brokers else given.name)
+
+
+async def _require(admin: AsyncAdmin, given: argparse.Namespace) -> None:
+    """Says now that there is no such topic or broker, where asking for it would only wait for one to come."""
+    if given.kind == "topic":
+        await admin.describe_topics([given.name])
+    elif given.kind in ("broker", "logger") and given.name != "default":
+        there = [each.node_id for each in (await admin.describe_cluster()).brokers]
+        if int(given.name) not in there:
+            raise UserError(f"there is no broker {given.name}; there are {', '.join(map(str, there))}", NOT_FOUND)
 
 
 def _row(entry: ConfigEntry) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from mainstem.cli.arguments import add_cluster
-from mainstem.cli.failures import DONE, UserError
+from mainstem.cli.failures import DONE, NOT_FOUND, UserError
 from mainstem.cli.output import Output
 from mainstem.cli.values import duration_ms, key_value, not_negative, several
 
@@ -72,7 +72,9 @@ def produce(given: argparse.Namespace) -> int:
     from mainstem.client.sync_producer import Producer
 
     if not given.create:
-        require_topics(given, [given.topic], "; --create lets the cluster create it")
+        there = require_topics(given, [given.topic], "; --create lets the cluster create it")[given.topic]
+        if given.partition is not None and given.partition not in there:
+            raise UserError(f"topic {given.topic} has no partition {given.partition}", NOT_FOUND)
     out = Output(is_quiet=given.quiet, color=False if given.no_color else None)
     options: dict[str, Any] = {
         "bootstrap_servers": given.bootstrap,

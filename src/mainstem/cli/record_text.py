@@ -2,7 +2,8 @@
 
 JSON lines are what `mainstem consume --format json` writes and `mainstem produce --json` reads, so that one can be
 piped into the other: `topic`, `partition`, `offset`, `timestamp`, `key`, `value`, `headers`. Keys and values that are
-not UTF-8 stand as `{"base64": "…"}`. A value that is other JSON is written as the text of that JSON.
+not UTF-8 stand as `{"base64": "…"}`. A value that is other JSON is written as the text of that JSON. Headers are an
+object, or a list of pairs where a name comes more than once.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def to_json(record: ConsumerRecord) -> dict[str, Any]:
         "timestamp": record.timestamp,
         "key": _json_bytes(record.key),
         "value": _json_bytes(record.value),
-        "headers": {name: _json_bytes(value) for name, value in record.headers},
+        "headers": _json_headers(record.headers),
     }
 
 
@@ -53,13 +54,15 @@ def from_json(line: bytes, number: int) -> NewRecord:
     if not isinstance(found, dict) or not found.keys() & {"key", "value"}:
         raise UserError(f'line {number} is not an object with "key" or "value"')
     headers = found.get("headers") or {}
-    if not isinstance(headers, dict):
-        raise UserError(f'line {number}: "headers" is not an object')
+    if isinstance(headers, dict):
+        headers = list(headers.items())
+    if not isinstance(headers, list) or not all(_is_header(each) for each in headers):
+        raise UserError(f'line {number}: "headers" is neither an object nor a list of pairs')
     try:
         return NewRecord(
             _bytes_of(found.get("key")),
             _bytes_of(found.get("value")),
-            [(str(name), _bytes_of(value)) for name, value in headers.items()],
+            [(name, _bytes_of(value)) for name, value in headers],
             _whole(found.get("partition")),
             _whole(found.get("timestamp")),
         )
@@ -98,6 +101,16 @@ def shown(data: bytes | None) -> str:
 
 def headers_in_words(headers: Headers) -> str:
     return ",".join(f"{name}={shown(value)}" for name, value in headers)
+
+
+def _json_headers(headers: Headers) -> Any:
+    pairs = [(name, _json_bytes(value)) for name, value in headers]
+    found = dict(pairs)
+    return found if len(found) == len(pairs) else pairs
+
+
+def _is_header(pair: Any) -> bool:
+    return isinstance(pair, list | tuple) and len(pair) == 2 and isinstance(pair[0], str)
 
 
 def _json_bytes(data: bytes | None) -> Any:

@@ -116,6 +116,7 @@ class Accumulator:
         "_batch_size",
         "_buffer_memory",
         "_clock",
+        "_forgotten",
         "_ignore_keys",
         "_linger_s",
         "_lock",
@@ -164,6 +165,9 @@ class Accumulator:
         self._ignore_keys = ignore_keys
         self._lock = Lock()
         self._topics: dict[str, TopicQueues] = {}
+        self._forgotten: dict[str, TopicQueues] = {}
+        """Topics that nobody sent to for long. Brokers remember their sequences, and so must we: one that began at 0
+        again would be taken for the repetition of an old batch, and acknowledged without being written."""
         self._active: list[PartitionQueue] = []
         self.used_bytes: i64 = 0
         self.incomplete: dict[ProducerBatch, PartitionQueue] = {}
@@ -352,7 +356,9 @@ class Accumulator:
         with self._lock:
             found = self._topics.get(topic)
             if found is None:
-                found = TopicQueues(topic, max(self._batch_size, min(self._max_request_size, 1 << 20)))
+                found = self._forgotten.pop(topic, None)
+                if found is None:
+                    found = TopicQueues(topic, max(self._batch_size, min(self._max_request_size, 1 << 20)))
                 self._topics[topic] = found
             while len(found.queues) < len(leaders):
                 found.queues.append(PartitionQueue(topic, len(found.queues)))
@@ -371,7 +377,7 @@ class Accumulator:
                 self._move_on(found)
 
     def drop_topic(self, topic: str) -> bool:
-        """Forgets a topic that is not there any more, unless something waits for it."""
+        """Forgets where a topic is, unless something waits for it."""
         with self._lock:
             found = self._topics.get(topic)
             if found is None:
@@ -379,7 +385,7 @@ class Accumulator:
             for queue in found.queues:
                 if queue.batches or queue.in_flight > 0 or queue.sequenced:
                     return False
-            del self._topics[topic]
+            self._forgotten[topic] = self._topics.pop(topic)
             return True
 
     def activity(self, topic: str) -> int:

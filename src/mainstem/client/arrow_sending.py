@@ -2,8 +2,8 @@
 
 Columns are named as a consumer's `fetch_arrow` names them: `key`, `value`, `timestamp`, `headers`, and, where the table
 says where its rows go, `topic` and `partition`; others are an error, because nothing would be sent of them. Rows
-without a partition go where `send` would send them: by the hash of their key, or, without one, batch by batch to where
-least is waiting. The rows of one partition keep their order.
+without a partition go where `send` would send them: where the `partitioner` says, by the hash of their key, or, without
+one, batch by batch to where least is waiting. The rows of one partition keep their order.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from mainstem.client.accumulator import Partitioner
 from mainstem.client.batches import ProducerBatch
 from mainstem.client.errors import InvalidPartitionsError, SerializationError
 from mainstem.client.partitioner import partitions_for_keys
@@ -87,8 +88,9 @@ async def _send_chunk(
     names = rows.column_names
     if partition is None and producer.accumulator.partitions_of(topic) == 0:
         await producer.topic_info(topic)
-    has_keys = "key" in names and rows["key"].null_count < len(rows) and not producer.options.partitioner_ignore_keys
-    if partition is not None or not (has_keys or "partition" in names):
+    options = producer.options
+    has_keys = "key" in names and rows["key"].null_count < len(rows) and not options.partitioner_ignore_keys
+    if partition is not None or not (has_keys or "partition" in names or options.partitioner is not None):
         await _encode_and_add(producer, topic, rows, partition, sent)
         return
     wanted, order = _sorted_by_partition(producer, topic, rows, has_keys)
@@ -105,7 +107,9 @@ def _sorted_by_partition(producer: AsyncProducer, topic: str, rows: Any, has_key
 
     count = producer.accumulator.partitions_of(topic)
     keyless = producer.accumulator.next_sticky(topic)
-    if has_keys:
+    if producer.options.partitioner is not None:
+        chosen = np.array(_chosen_by(producer.options.partitioner, topic, rows, count), np.int64)
+    elif has_keys:
         chosen = np.frombuffer(partitions_for_keys(byte_column(rows["key"]), count, keyless), np.int32)
     else:
         chosen = np.full(len(rows), keyless, np.int32)
@@ -118,6 +122,15 @@ def _sorted_by_partition(producer: AsyncProducer, topic: str, rows: Any, has_key
         raise InvalidPartitionsError(f"a row has partition {wrong}; the topic has {count}", topic=topic)
     found, counts = np.unique(chosen, return_counts=True)
     return zip(found.tolist(), counts.tolist(), strict=True), np.argsort(chosen, kind="stable")
+
+
+def _chosen_by(partitioner: Partitioner, topic: str, rows: Any, count: int) -> list[int]:
+    """Whoever has a partitioner of their own pays for objects: it is called with the bytes of every row."""
+    keys, values = (
+        rows[name].cast("binary").to_pylist() if name in rows.column_names else [None] * len(rows)
+        for name in ("key", "value")
+    )
+    return [partitioner(topic, key, value, count) for key, value in zip(keys, values, strict=True)]
 
 
 async def _encode_and_add(

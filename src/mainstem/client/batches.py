@@ -9,6 +9,7 @@ not made: an event to wait on, a list of callbacks.
 - A batch that was too large becomes several (`parts`), and its futures find theirs.
 """
 
+import logging
 import threading
 from collections.abc import Callable, Generator
 from typing import Any, Final
@@ -23,6 +24,8 @@ from mainstem.protocol.batch import HEADER_BYTES, NO_PRODUCER_ID, NO_SEQUENCE, T
 from mainstem.protocol.builder import encode_header
 from mainstem.protocol.compression import compress
 from mainstem.protocol.varint import subtract_i64, varint_size, write_varint
+
+log = logging.getLogger(__name__)
 
 NO_OFFSET: Final = -1
 SEQUENCE_MAX: Final = 0x7FFFFFFF
@@ -188,7 +191,7 @@ class ProducerBatch:
 
     def complete(self, base_offset: i64, append_time: i64) -> None:
         if self.is_done:
-            return  # given up when its producer was closed
+            return  # given up before the answer came
         self.base_offset = base_offset
         self.append_time = append_time
         self.error = None
@@ -324,13 +327,22 @@ class SendFuture:
         return RecordMetadata(batch.topic, batch.partition, offset, self._timestamp, CREATE_TIME)
 
     def add_done_callback(self, callback: Callable[["SendFuture"], object]) -> None:
-        """Has `callback(future)` called when it is done: on the client's loop, or here if it is done already."""
+        """Has `callback(future)` called when it is done: on the client's loop, or here if it is done already.
+
+        What it raises is logged and goes no further: others wait to hear of the same batch.
+        """
 
         def look() -> None:
-            if self.done():
-                callback(self)
-            else:
+            if not self.done():
                 self._find().when_settled(look)
+                return
+            try:
+                callback(self)
+            except BaseException as error:
+                # sys.exit() ends the thread that it is called in, and that must not be the one all clients share.
+                if not isinstance(error, Exception) and threading.current_thread().name != LOOP_THREAD_NAME:
+                    raise
+                log.exception("a callback for a record of %s-%d failed", self.topic, self.partition)
 
         self._find().when_settled(look)
 

@@ -281,12 +281,10 @@ class Cluster:
         if topic in self._wanted:
             self._wanted[topic] = self._loop.time()
 
-    def unwant_idle(self, idle_s: float) -> list[str]:
-        """Forgets topics that nobody asked for, or touched, in so long; those."""
+    def idle(self, idle_s: float) -> list[str]:
+        """The topics that nobody asked for, or touched, in so long."""
         limit = self._loop.time() - idle_s
-        idle = [topic for topic, asked in self._wanted.items() if asked < limit]
-        self.unwant(idle)
-        return idle
+        return [topic for topic, asked in self._wanted.items() if asked < limit]
 
     async def metadata(self, topics: Iterable[str], timeout_ms: float | None = None) -> dict[str, TopicInfo]:
         """What is known of these topics, waiting for those that are not known yet.

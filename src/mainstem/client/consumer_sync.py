@@ -56,7 +56,7 @@ class _Core(AsyncConsumer):
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Awaitable[None] | None] = loop.create_future()
 
-        def settle(answer: Awaitable[None] | None, error: BaseException | None) -> None:
+        def settle(answer: Awaitable[None] | None, error: Exception | None) -> None:
             if not done.done():
                 if error is None:
                     done.set_result(answer)
@@ -65,11 +65,11 @@ class _Core(AsyncConsumer):
 
         def errand() -> bool:
             answer: Awaitable[None] | None = None
-            error: BaseException | None = None
+            error: Exception | None = None
             try:
                 answer = method(partitions)
-            except BaseException as raised:
-                error = raised
+            except Exception as raised:
+                error = raised  # an interrupt goes its own way, through `_run`: it would end the loop
             loop.call_soon_threadsafe(settle, answer, error)
             return False
 
@@ -189,31 +189,28 @@ class Consumer:
         core = self._core
         deadline = 0.0
         while True:
-            if core.can_take:
-                taken = take()
-                self._keep_fetching()
-                if taken:
-                    return taken
+            if core.can_take and (taken := self._keep_fetching(take)):
+                return taken
             now = time.monotonic()
             deadline = deadline or now + timeout_ms / 1000
+            core.bell.clear()  # before looking: what comes after the look rings it
             if now < deadline and core.is_quiet and not core.has_data:
-                core.bell.clear()
-                if not core.has_data:
-                    core.wait_beside(core.bell.wait, deadline - now)
+                core.wait_beside(core.bell.wait, deadline - now)
                 if core.can_take:
                     continue
             left_ms = (deadline - time.monotonic()) * 1000
-            if self._run(core.wait_ready(max(0.0, left_ms))):
-                taken = take()
-                self._keep_fetching()
-                if taken:
-                    return taken
+            if self._run(core.wait_ready(max(0.0, left_ms))) and (taken := self._keep_fetching(take)):
+                return taken
             if time.monotonic() >= deadline:
                 return []
 
-    def _keep_fetching(self) -> None:
-        if self._core.needs_wake:
-            self._loop.call_soon_threadsafe(self._core.wake)
+    def _keep_fetching(self, take: Callable[[], list[T]]) -> list[T]:
+        """What `take` gives. Fetching goes on where that made room, also where it raises."""
+        try:
+            return take()
+        finally:
+            if self._core.needs_wake:
+                self._loop.call_soon_threadsafe(self._core.wake)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """Record after record, for ever. What is committed is what was given out, not what was fetched."""

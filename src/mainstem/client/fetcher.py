@@ -152,7 +152,6 @@ class Fetcher:
                     if records:
                         return
                     ready.popleft()
-                    state.is_failed = False
                     self._fail(state, item)
                 else:
                     wanted -= self._take_from(state, item, wanted, records)
@@ -169,11 +168,11 @@ class Fetcher:
             if records:
                 return wanted  # told when it is met again, after those before it were given out
             raise _corrupt(state, chunk, error) from error
-        except KafkaError:
-            raise
         except Exception as error:
             if records:
                 return wanted
+            if isinstance(error, KafkaError):
+                raise
             raise SerializationError(
                 f"the record at offset {chunk.position} cannot be deserialized: {error}; seek past it to go on",
                 topic=chunk.topic,
@@ -211,7 +210,6 @@ class Fetcher:
                 continue
             if isinstance(item, Failure):
                 del self._ready[index]
-                state.is_failed = False
                 self._fail(state, item)
                 return None
             converted = convert(item)
@@ -224,6 +222,8 @@ class Fetcher:
         return None
 
     def _fail(self, state: PartitionState, failure: Failure) -> None:
+        state.is_failed = False
+        self.has_room_again = True  # nobody asks for it any more: whoever polls on hears of it again, or it is over
         if isinstance(failure.error, OffsetOutOfRangeError):
             if failure.offset != state.position:
                 return  # it was moved since
@@ -254,8 +254,7 @@ class Fetcher:
         """Which partitions to ask of which node now. Sees to it that the rest is not forgotten."""
         plan: dict[int, list[PartitionState]] = {}
         states = self._subscription.partitions.values()
-        if sum(state.buffered_bytes for state in states) >= self._options.fetch_max_bytes:
-            self._is_hungry = True
+        if self._is_full():
             return plan
         room = PARTITIONS_AHEAD * self._partition_bytes
         now = self._loop.time()
@@ -263,8 +262,7 @@ class Fetcher:
         for state in states:
             if not state.is_fetchable:
                 continue
-            if state.buffered_bytes >= room or (state.buffered_bytes and room == 0):
-                self._is_hungry = True
+            if self._is_full(state, room):
                 continue
             if state.retry_at > now:
                 next_retry = min(next_retry or state.retry_at, state.retry_at)
@@ -287,6 +285,23 @@ class Fetcher:
         if next_retry and self._retry is None:
             self._retry = self._loop.call_at(next_retry, self._try_again)
         return plan
+
+    def _is_full(self, state: PartitionState | None = None, room: int = 0) -> bool:
+        """Whether nothing more is to be asked for, of one partition or at all, until something was taken.
+
+        Another thread may be taking the last of it at this moment, and then looks whether anybody waits for room. So
+        it is said first that somebody does, and looked at once more: one of the two notices the other.
+        """
+        for _ in range(2):
+            if state is not None:
+                buffered, limit = state.buffered_bytes, room
+            else:
+                states = self._subscription.partitions.values()
+                buffered, limit = sum(each.buffered_bytes for each in states), self._options.fetch_max_bytes
+            if buffered < max(limit, 1):
+                return False
+            self._is_hungry = True
+        return True
 
     def _try_again(self) -> None:
         self._retry = None

@@ -86,6 +86,8 @@ class Membership:
         self._is_cooperative = RebalanceProtocol.COOPERATIVE in common
         self._member_id = ""
         self._generation = NO_GENERATION
+        self._last_member: GroupMetadata | None = None
+        """Who this was when the group went on without it; None while it is a member, or before it ever was."""
         self._protocol: str | None = None
         self._is_leader = False
         self._planned_for: dict[str, int] = {}
@@ -115,6 +117,14 @@ class Membership:
 
     @property
     def who(self) -> GroupMetadata:
+        """Who the application acts as.
+
+        One that was voted out goes on as who it was, until it has joined again: it still has records in its hands, and
+        the coordinator must be able to refuse what it makes of them. Without a generation and a name it would pass for
+        somebody who assigned partitions itself, and a transaction's offsets are taken from those at any time.
+        """
+        if self._generation == NO_GENERATION and self._last_member is not None:
+            return self._last_member
         options = self._options
         assert options.group_id is not None
         return GroupMetadata(options.group_id, self._generation, self._member_id, options.group_instance_id)
@@ -151,16 +161,23 @@ class Membership:
                 if self._join_at > self._loop.time():
                     return
                 await self._prepare()
+                if not self._is_prepared:
+                    continue  # voted out meanwhile, and so there is more to give back
                 self._start_join()
             assert self._join is not None
             if not self._join.done():
                 return
-            join, self._join = self._join, None
             try:
-                assigned = join.result()
+                assigned = self._join.result()
             except KafkaError as error:
+                self._join = None
                 self._join_failed(error)
                 continue
+            except Exception:
+                # Another member told something that makes no sense. Whoever polls on joins again.
+                self._join = None
+                self.needs_join = True
+                raise
             self._pauses.reset()
             await self._complete(assigned)
 
@@ -184,54 +201,77 @@ class Membership:
         return {topic: len(known[topic].partitions) if topic in known else 0 for topic in topics}
 
     async def _prepare(self) -> None:
-        """What a member does before it asks to join: once for each time, however often the request is repeated."""
+        """What a member does before it asks to join: once for each time, however often the request is repeated.
+
+        Whoever stops waiting in the middle of it (a cancelled task, Ctrl-C) does all of it at the next poll.
+        """
         if self._is_prepared:
             return
-        self._is_prepared = True
-        owned = list(self._subscription.partitions)
-        if not owned:
-            return
-        if self._generation == NO_GENERATION:
+        owned, generation = list(self._subscription.partitions), self._generation
+        raised: Exception | None = None
+        if generation == NO_GENERATION:
             # Voted out: somebody else reads them already.
-            self._stop_reading(owned)
-            await self.tell("on_partitions_lost", owned)
+            raised = await self._lose(owned)
             self._subscription.replace(())
         elif not self._is_cooperative:
-            await self._revoke(owned)
+            raised = await self._revoke(owned)
             self._subscription.replace(())
         else:
             gone = [tp for tp in owned if not self._subscription.matches(tp.topic)]
+            raised = await self._revoke(gone)
             if gone:
-                await self._revoke(gone)
                 self._subscription.replace(tp for tp in owned if tp not in gone)
+        self._is_prepared = self._generation == generation
+        if raised is not None:
+            raise raised
 
-    async def _revoke(self, partitions: list[TopicPartition]) -> None:
+    async def _revoke(self, partitions: list[TopicPartition]) -> Exception | None:
+        """Has the application give them back. They are gone whatever its listener raises, which is given to be raised
+        when that is done, as in Java."""
+        if not partitions:
+            return None
         # No more of them is given out, so what is committed is all that was.
         self._stop_reading(partitions)
         await self.before_revoking()
-        await self.tell("on_partitions_revoked", partitions)
+        return await self._told("on_partitions_revoked", partitions)
+
+    async def _lose(self, partitions: list[TopicPartition]) -> Exception | None:
+        if not partitions:
+            return None
+        self._stop_reading(partitions)
+        return await self._told("on_partitions_lost", partitions)
+
+    async def _told(self, what: str, partitions: list[TopicPartition]) -> Exception | None:
+        try:
+            await self.tell(what, partitions)
+        except Exception as error:
+            return error
+        return None
 
     def _stop_reading(self, partitions: Iterable[TopicPartition]) -> None:
         for tp in partitions:
             self._subscription.partitions[tp].is_going = True
 
     async def _complete(self, assigned: list[TopicPartition]) -> None:
-        """Takes over what the leader gave."""
-        self._is_prepared = False
+        """Takes over what the leader gave. Until that is done the join counts as under way, so that it is done again
+        where somebody stops waiting in the middle."""
         stray = [tp for tp in assigned if not self._subscription.matches(tp.topic)]
-        if stray:
-            self.request_join("partitions were assigned that are no longer wanted")
         owned = list(self._subscription.partitions)
         revoked = [tp for tp in owned if tp not in assigned]
         added = [tp for tp in assigned if tp not in owned]
-        if revoked:
-            await self._revoke(revoked)
+        raised = await self._revoke(revoked)
+        self._join = None
+        self._is_prepared = False
         self._had, self._had_generation = assigned, self._generation
         self._cluster.want({tp.topic for tp in assigned})
         self._subscription.replace(assigned)
+        if stray:
+            self.request_join("partitions were assigned that are no longer wanted")
         if revoked:
             self.request_join("partitions were revoked that others wait for")
-        await self.tell("on_partitions_assigned", added)
+        raised = await self._told("on_partitions_assigned", added) or raised
+        if raised is not None:
+            raise raised
 
     # Joining, beside poll
 
@@ -248,18 +288,29 @@ class Membership:
         self.on_change()
 
     def _join_failed(self, error: KafkaError) -> None:
+        """Has it tried again after a pause. Raises what a retry does not cure; who polls on all the same tries again,
+        for somebody may have cured it, unless a successor has taken this member's place."""
         self.needs_join = True
         if isinstance(error, MemberIdRequiredError):
             return
-        if isinstance(error, UnknownMemberIdError | IllegalGenerationError | RebalanceInProgressError):
-            self._reason = f"the last try to join ended with {error.code.name if error.code else error}"
-        elif not error.retriable:
+        if error.code == ErrorCode.FENCED_INSTANCE_ID:
             self._fatal = self._as_fenced(error)
             raise self._fatal
+        if isinstance(error, UnknownMemberIdError | IllegalGenerationError | RebalanceInProgressError):
+            self._reason = f"the last try to join ended with {error.code.name if error.code else error}"
+            is_curable = True
+        else:
+            is_curable = error.retriable
         pause_s = self._pauses.next_s()
         log.debug("joining failed, trying again in %.3f s: %s", pause_s, error)
         self._join_at = self._loop.time() + pause_s
-        self._loop.call_at(self._join_at, self.on_change)
+        self._loop.call_at(self._join_at, self._join_is_due)
+        if not is_curable:
+            raise error
+
+    def _join_is_due(self) -> None:
+        self._join_at = 0.0  # a timer may be early by less than it counts in
+        self.on_change()
 
     def _as_fenced(self, error: KafkaError) -> KafkaError:
         if error.code != ErrorCode.FENCED_INSTANCE_ID:
@@ -323,6 +374,7 @@ class Membership:
             raise InconsistentGroupProtocolError(f"a group of protocol {answer.protocol_type!r}")
         self._member_id = answer.member_id
         self._generation = answer.generation_id
+        self._last_member = None
         self._protocol = answer.protocol_name
         self._joined_topics = topics
         self._is_leader = answer.leader == answer.member_id
@@ -383,6 +435,8 @@ class Membership:
             self.request_join(f"the group went on without this member ({error.code.name})")
 
     def _voted_out(self, *, forget_member: bool) -> None:
+        if self._generation != NO_GENERATION:
+            self._last_member = self.who
         self._generation = NO_GENERATION
         self._is_prepared = False
         if forget_member:
@@ -487,20 +541,20 @@ class Membership:
             self._join.cancel()
             self._join = None
         owned = list(self._subscription.partitions)
+        raised: Exception | None = None
         try:
-            if owned and self._generation != NO_GENERATION:
-                await self._revoke(owned)
-            elif owned:
-                self._stop_reading(owned)
-                await self.tell("on_partitions_lost", owned)
+            raised = await (self._revoke(owned) if self._generation != NO_GENERATION else self._lose(owned))
         finally:
             if self._heartbeats is not None:
                 self._heartbeats.cancel()
             await self.leave(reason)
             self._is_prepared = False
+            self._last_member = None
             self.needs_join = True
             self._reason = "this consumer has just subscribed"
             self._had, self._had_generation = [], NO_GENERATION
+        if raised is not None:
+            raise raised
 
 
 def _assignor(name: str) -> Assignor:

@@ -25,7 +25,14 @@ Serializer = Callable[[Any], bytes | None]
 Deserializer = Callable[[bytes], Any]
 
 _PLAIN_TEXT_ONLY: Final = "this client connects in plain text only: TLS and SASL are not there yet"
-_DURATION: Final = re.compile(r"by_duration:P(?:\d+D)?(?:T(?=\d)(?:\d+H)?(?:\d+M)?(?:\d+(?:\.\d+)?S)?)?")
+_DURATION: Final = re.compile(r"by_duration:P(?=.)(?:\d+D)?(?:T(?=\d)(?:\d+H)?(?:\d+M)?(?:\d+(?:\.\d+)?S)?)?")
+_JAVA_PACKAGE: Final = "org.apache.kafka.clients.consumer."
+_JAVA_ASSIGNORS: Final = {
+    "RangeAssignor": "range",
+    "RoundRobinAssignor": "roundrobin",
+    "StickyAssignor": "sticky",
+    "CooperativeStickyAssignor": "cooperative-sticky",
+}
 
 
 def _option(
@@ -199,8 +206,7 @@ class ConsumerOptions(CommonOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        names = self.partition_assignment_strategy
-        _put(self, "partition_assignment_strategy", tuple(names.split(",") if isinstance(names, str) else names))
+        _put(self, "partition_assignment_strategy", _strategies(self.partition_assignment_strategy))
         reset = self.auto_offset_reset
         if reset not in ("earliest", "latest", "none") and not _DURATION.fullmatch(reset):
             raise InvalidOptionError(
@@ -238,6 +244,14 @@ def _servers(given: object) -> tuple[str, ...]:
     for server in stripped:
         _address(server)
     return stripped
+
+
+def _strategies(given: str | tuple[str, ...]) -> tuple[str, ...]:
+    """Assignors by name, or by the class that Java has for each."""
+    names = [str(each).strip() for each in (given.split(",") if isinstance(given, str) else given)]
+    if not any(names):
+        raise InvalidOptionError("partition_assignment_strategy is empty; it is one or several names of assignors")
+    return tuple(_JAVA_ASSIGNORS.get(each.removeprefix(_JAVA_PACKAGE), each) for each in names)
 
 
 def _address(server: str) -> tuple[str, int]:

@@ -169,9 +169,11 @@ class Positions:
         asked = {state.tp: (state, state.version, state.position_epoch, self._epoch(state)) for state in states}
         found, errors = await self._finder.try_epoch_ends({tp: each[2] for tp, each in asked.items()})
         for tp, end in found.items():
-            state, version, _, leader_epoch = asked[tp]
+            state, version, epoch, leader_epoch = asked[tp]
             if state.version != version or not state.needs_check:
                 continue
+            if state.position_epoch != epoch:
+                continue  # records of a later epoch were given out meanwhile: the position is past the end of this one
             assert state.position is not None
             if end.end_offset < 0 or end.leader_epoch < 0:
                 self._truncated(state, -1, "the leader knows nothing of what was read before")

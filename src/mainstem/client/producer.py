@@ -56,6 +56,8 @@ class AsyncProducer:
         self._sender: Sender | None = None
         self._transactions: TransactionManager | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._committing: KafkaError | None = None
+        """Why nothing is taken while a transaction is being committed."""
         self._asking_for_id = False
         self._room: list[asyncio.Future[None]] = []
         self._activity: dict[str, int] = {}
@@ -180,7 +182,9 @@ class AsyncProducer:
                 found.append(sent)
             return sent is not None
 
-        await self._when_possible(topic, partition, attempt)
+        # Once more at first: the caller may have tried in another thread, and the last answer come since.
+        if not attempt():
+            await self._when_possible(topic, partition, attempt)
         return found[0]
 
     async def add_batch_waiting(
@@ -310,10 +314,16 @@ class AsyncProducer:
         """Waits until every record is acknowledged, and commits them all."""
         transactions = self._transactional()
         transactions.check_can_commit()
-        await self.flush()
-        transactions.check_can_commit()
-        await transactions.end(commit=True)
+        # What another thread sends now would be neither in this transaction nor, for sure, in the next.
+        self._committing = IllegalStateError("the transaction is being committed: begin the next one first")
         self._transaction_changed()
+        try:
+            await self.flush()
+            transactions.check_can_commit()
+            await transactions.end(commit=True)
+        finally:
+            self._committing = None
+            self._transaction_changed()
 
     async def abort_transaction(self) -> None:
         """Drops what was not sent, and has brokers and consumers drop what was."""
@@ -323,6 +333,8 @@ class AsyncProducer:
         self.accumulator.refusal = IllegalStateError("the transaction is being aborted")
         self._sender.abort_waiting(IllegalStateError("the transaction was aborted before the record was sent"))
         await self.flush()
+        # A batch that was given up in flight must not come after the end of its transaction.
+        await self._sender.all_answered()
         await transactions.end(commit=False)
         self._transaction_changed()
 
@@ -354,7 +366,7 @@ class AsyncProducer:
     def _transaction_changed(self) -> None:
         if self._transactions is not None and not self._closed:
             refusal = self._transactions.check_can_send()
-            self.accumulator.refusal = refusal
+            self.accumulator.refusal = refusal or self._committing
             assert self._sender is not None
             if refusal is not None and self._transactions.state.name in ("ABORTABLE", "FATAL"):
                 self._sender.abort_waiting(refusal)
@@ -441,14 +453,17 @@ class AsyncProducer:
             if activity != self._activity.get(name):
                 self._activity[name] = activity
                 cluster.touch(name)
-        self._forget(cluster.unwant_idle(self.options.metadata_max_idle_ms / 1000))
+        self._forget_idle(cluster)
         if self._sender is not None:
             self._sender.wake()
 
-    def _forget(self, topics: Iterable[str]) -> None:
-        for topic in topics:
-            self.accumulator.drop_topic(topic)
-            self._activity.pop(topic, None)
+    def _forget_idle(self, cluster: Cluster) -> None:
+        for topic in cluster.idle(self.options.metadata_max_idle_ms / 1000):
+            if self.accumulator.drop_topic(topic):
+                cluster.unwant([topic])
+                self._activity.pop(topic, None)
+            else:
+                cluster.touch(topic)  # something waits: without metadata it would never hear of another leader
 
     def _ask_for_id(self) -> None:
         """Gets a producer id for an idempotent producer; a transactional one gets it from its coordinator."""

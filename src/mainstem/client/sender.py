@@ -7,7 +7,7 @@ It never waits; what takes time (connecting, asking for a producer id) runs besi
 - A request has at most one batch of a partition and about `max_request_size` bytes; each broker has at most
   `max_in_flight_requests_per_connection` of them.
 - A batch that failed goes back to its place in its queue, and waits a little longer each time, unless the answer
-  named a new leader. After `delivery_timeout_ms` from its first record it is given up.
+  named a new leader. After `delivery_timeout_ms` from its first record it is given up, in flight or not.
 - Order: with idempotence by sequences (`idempotence`); without, only with one request in flight.
 """
 
@@ -67,7 +67,7 @@ class Transactions(Protocol):
 class _Request:
     """A Produce request in flight."""
 
-    __slots__ = ("batches", "connection", "version")
+    __slots__ = ("batches", "connection", "timer", "version")
 
     def __init__(
         self,
@@ -78,6 +78,8 @@ class _Request:
         self.connection = connection
         self.version = version
         self.batches = batches
+        self.timer: asyncio.TimerHandle | None = None
+        """Set where the time of a batch is up before that of the request."""
 
 
 class Sender:
@@ -104,6 +106,7 @@ class Sender:
         self._acks = int(options.acks)
         self._loop = asyncio.get_running_loop()
         self._in_flight: dict[int, int] = {}
+        self._quiet: list[asyncio.Future[None]] = []
         self._connecting: set[int] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._scheduled = False
@@ -124,6 +127,13 @@ class Sender:
     @property
     def in_flight(self) -> int:
         return sum(self._in_flight.values())
+
+    async def all_answered(self) -> None:
+        """Waits until no request is in flight, given up or not: what a broker may still be sent is known then."""
+        while self.in_flight:
+            waiter = self._loop.create_future()
+            self._quiet.append(waiter)
+            await waiter
 
     # A pass
 
@@ -258,6 +268,8 @@ class Sender:
         future = connection.send_frame(ApiKey.PRODUCE, version, chunks, is_answered=is_answered)
         self._in_flight[node_id] = self._in_flight.get(node_id, 0) + 1
         future.add_done_callback(partial(self._answered, request, node_id))
+        if is_answered:
+            self._watch(request)
 
     def _encode(
         self,
@@ -285,6 +297,8 @@ class Sender:
 
     def _answered(self, request: _Request, node_id: int, future: asyncio.Future[bytes]) -> None:
         self._in_flight[node_id] -= 1
+        if request.timer is not None:
+            request.timer.cancel()
         for queue, _ in request.batches.values():
             queue.in_flight -= 1
         try:
@@ -300,6 +314,11 @@ class Sender:
                     batch.complete(-1, -1)
             else:
                 self._take_answer(request, frame)
+        if not self.in_flight:
+            waiters, self._quiet = self._quiet, []
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
         self.on_room()
         self.wake()
 
@@ -349,6 +368,8 @@ class Sender:
         answer: ProducePartitionResponse,
         endpoints: list[BrokerAddress],
     ) -> None:
+        if batch.is_done:
+            return  # given up before the answer came
         code = answer.error_code
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             batch.is_doubtful = False
@@ -385,8 +406,10 @@ class Sender:
     def _try_again(
         self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError, *, at_once: bool = False
     ) -> None:
+        if batch.is_done:
+            return  # given up before the request was
         now_s = self._loop.time()
-        if now_s - batch.created_s >= self._options.delivery_timeout_ms / 1000:
+        if self._is_late(batch, now_s):
             self._give_up(queue, batch, self._too_late(batch, error))
             return
         if batch.attempts > self._options.retries or (not error.retriable and self._idempotence is None):
@@ -407,9 +430,33 @@ class Sender:
         if self.transactions is not None:
             self.transactions.batch_failed(batch, error)
 
+    def _is_late(self, batch: ProducerBatch, now_s: float) -> bool:
+        return now_s - batch.created_s >= self._options.delivery_timeout_ms / 1000
+
+    def _watch(self, request: _Request) -> None:
+        """Sees to it that what is in flight is given up in time, too. Mostly the request's own time is up before."""
+        waiting = [batch.created_s for _, batch in request.batches.values() if not batch.is_done]
+        at_s = min(waiting, default=FOREVER_S) + self._options.delivery_timeout_ms / 1000
+        if at_s < self._loop.time() + self._options.request_timeout_ms / 1000:
+            request.timer = self._loop.call_at(at_s, self._overdue, request)
+
+    def _overdue(self, request: _Request) -> None:
+        """Batches of this request are too late: whatever is answered, their senders have been told."""
+        now_s = self._loop.time()
+        for queue, batch in request.batches.values():
+            if not batch.is_done and self._is_late(batch, now_s):
+                batch.is_doubtful = True
+                self._give_up(queue, batch, self._too_late(batch, batch.error))
+        self._watch(request)
+        self.on_room()
+        self.wake()
+
     def _too_late(self, batch: ProducerBatch, last: KafkaError | None) -> KafkaError:
         limit_ms = self._options.delivery_timeout_ms
-        why = f"the last try: {last.code.name + ': ' if last.code else ''}{last.message}" if last else "it was not sent"
+        if last is not None:
+            why = f"the last try: {last.code.name + ': ' if last.code else ''}{last.message}"
+        else:
+            why = "it was sent and not answered" if batch.attempts else "it was not sent"
         return KafkaTimeoutError(
             f"{batch.count} records were not acknowledged within delivery_timeout_ms, which is {limit_ms}; {why}",
             broker=last.broker if last else None,

@@ -37,11 +37,23 @@ def from_json(data: bytes) -> Any:
     return _json.loads(data)
 
 
-def avro(schema: dict[str, Any] | list[Any] | str) -> Callable[[Any], bytes]:
+AvroSchema = dict[str, Any] | list[Any] | str
+"""As Python has it, or as the text of an `.avsc` file."""
+
+
+def _parsed(schema: AvroSchema) -> Any:
+    import fastavro
+
+    if isinstance(schema, str) and schema.lstrip().startswith(("{", "[", '"')):
+        schema = _json.loads(schema)
+    return fastavro.parse_schema(schema)
+
+
+def avro(schema: AvroSchema) -> Callable[[Any], bytes]:
     """A serializer for values of an Avro schema."""
     import fastavro
 
-    parsed = fastavro.parse_schema(schema)
+    parsed = _parsed(schema)
 
     def serialize(value: Any) -> bytes:
         out = io.BytesIO()
@@ -51,14 +63,12 @@ def avro(schema: dict[str, Any] | list[Any] | str) -> Callable[[Any], bytes]:
     return serialize
 
 
-def from_avro(
-    schema: dict[str, Any] | list[Any] | str, reader_schema: dict[str, Any] | list[Any] | str | None = None
-) -> Callable[[bytes], Any]:
+def from_avro(schema: AvroSchema, reader_schema: AvroSchema | None = None) -> Callable[[bytes], Any]:
     """A deserializer for what was written with `schema`, read as `reader_schema` where that is given."""
     import fastavro
 
-    parsed = fastavro.parse_schema(schema)
-    reader = None if reader_schema is None else fastavro.parse_schema(reader_schema)
+    parsed = _parsed(schema)
+    reader = None if reader_schema is None else _parsed(reader_schema)
 
     def deserialize(data: bytes) -> Any:
         return fastavro.schemaless_reader(io.BytesIO(data), parsed, reader)

@@ -4,9 +4,10 @@
 
 It prints "+ time partitions" when it gets some, "- time partitions" when it gives some back or lost them, and
 "r partition offset" for each record, until a line comes in. The time is the system's monotonic clock in nanoseconds,
-which Java's is, too.
+which Java's is, too. What our client notes for those who look for the cause of something goes to stderr.
 """
 
+import logging
 import select
 import sys
 import time
@@ -24,6 +25,9 @@ def is_told_to_stop() -> bool:
 
 def run_ours(bootstrap: str, group: str, topic: str, assignor: str) -> None:
     from mainstem import Consumer, KafkaError, RebalanceListener
+
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(name)s %(message)s")
+    logging.getLogger("mainstem.client").setLevel(logging.DEBUG)
 
     class Says(RebalanceListener):
         def on_partitions_assigned(self, partitions: list[Any]) -> None:
@@ -50,7 +54,7 @@ def run_ours(bootstrap: str, group: str, topic: str, assignor: str) -> None:
                 try:
                     consumer.commit()
                 except KafkaError as error:
-                    print("#", error, flush=True)
+                    print("#", repr(str(error)), flush=True)
 
 
 def run_librdkafka(bootstrap: str, group: str, topic: str, assignor: str) -> None:
@@ -86,7 +90,7 @@ def run_librdkafka(bootstrap: str, group: str, topic: str, assignor: str) -> Non
             try:
                 consumer.commit(asynchronous=False)
             except KafkaException as error:
-                print("#", error, flush=True)
+                print("#", repr(str(error)), flush=True)
     consumer.close()
 
 

@@ -22,6 +22,11 @@ def test_commands_verbs_and_options_are_offered() -> None:
     assert candidates(["topics", "nowhere"], "") == []
 
 
+def test_a_word_that_is_no_number_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "words", "first"]) == 2
+    assert "'first' is not the number of the word" in capsys.readouterr().err
+
+
 def test_a_name_to_be_made_up_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MAINSTEM_BOOTSTRAP", "127.0.0.1:1")
     assert candidates(["topics", "create"], "") == []

@@ -16,6 +16,12 @@ def test_a_record_goes_to_json_and_back() -> None:
     assert (back.partition, back.timestamp_ms) == (1, 1_769_860_800_250)
 
 
+def test_a_header_that_comes_twice_goes_to_json_and_back() -> None:
+    headers = [("a", b"1"), ("b", b"\xff"), ("a", None), ("a", b"1")]
+    record = ConsumerRecord("orders", 1, 42, 0, 0, None, b"v", headers)
+    assert from_json(json.dumps(to_json(record)).encode(), 1).headers == headers
+
+
 def test_other_json_is_written_as_its_text() -> None:
     assert from_json(b'{"value": {"b": 1, "a": [true, null]}}', 1).value == b'{"b":1,"a":[true,null]}'
     assert from_json(b'{"value": 7}', 1).value == b"7"
@@ -29,7 +35,8 @@ def test_other_json_is_written_as_its_text() -> None:
         (b"[1]", 'line 3 is not an object with "key" or "value"'),
         (b'{"valu": 1}', 'line 3 is not an object with "key" or "value"'),
         (b'{"value": "a", "headers": []}', None),
-        (b'{"value": "a", "headers": [1]}', '"headers" is not an object'),
+        (b'{"value": "a", "headers": [1]}', '"headers" is neither an object nor a list of pairs'),
+        (b'{"value": "a", "headers": [[1, "x"]]}', '"headers" is neither an object nor a list of pairs'),
         (b'{"value": "a", "partition": "0"}', "'0' is not a whole number"),
         (b'{"value": {"base64": "?"}}', "line 3"),
     ],

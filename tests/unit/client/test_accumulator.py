@@ -7,6 +7,7 @@ import pytest
 from mainstem.client.accumulator import Accumulator
 from mainstem.client.batches import ProducerBatch, SendFuture
 from mainstem.client.errors import IllegalStateError, KafkaTimeoutError, NotLeaderOrFollowerError, RecordTooLargeError
+from mainstem.client.producer import AsyncProducer
 from mainstem.client.splitting import split
 from mainstem.protocol.batch import BatchView
 from mainstem.protocol.builder import BatchBuilder
@@ -149,6 +150,22 @@ def test_they_go_where_less_is_waiting() -> None:
     assert chosen.count(1) > 4 * chosen.count(0)
 
 
+def test_they_go_anywhere_alike_where_a_producer_is_told_not_to_adapt() -> None:
+    async def story() -> None:
+        async with AsyncProducer(
+            partitioner_adaptive_partitioning_enable=False, batch_size=1000, rng=random.Random(1)
+        ) as producer:
+            accumulator = producer.accumulator
+            accumulator.set_topic("t", [(1, 0)] * 2)
+            for _ in range(80):
+                append(accumulator, bytes(900), 0)
+            chosen = [append(accumulator, bytes(90), -1).partition for _ in range(300)]
+            assert 0.5 < chosen.count(1) / chosen.count(0) < 2
+            await producer.close(timeout_ms=0)
+
+    asyncio.run(story())
+
+
 def test_they_go_only_where_there_is_a_leader() -> None:
     accumulator = make(Clock(), 3)
     accumulator.set_topic("t", [(-1, 0), (1, 0), (-1, 0)])
@@ -163,6 +180,23 @@ def test_they_avoid_partitions_that_are_stuck() -> None:
     queue.stuck_since_s = clock.now_s - 2
     accumulator.next_sticky("t")
     assert {append(accumulator, bytes(900), -1).partition for _ in range(50)} == {1}
+
+
+def test_a_topic_that_was_forgotten_goes_on_with_its_sequences() -> None:
+    """A broker would take a batch that begins at 0 again for the first one, and acknowledge what it did not write."""
+    accumulator = make(Clock(), 2)
+    queue = accumulator.queue_of("t", 1)
+    assert queue is not None
+    queue.next_sequence, queue.producer_id = 7, 5
+    append(accumulator, partition=1)
+    assert not accumulator.drop_topic("t")
+    accumulator.take_waiting()
+    assert accumulator.drop_topic("t")
+    assert accumulator.append("t", 1, None, b"v", -1, None) is None
+    accumulator.set_topic("t", [(1, 0)] * 3)
+    again = accumulator.queue_of("t", 1)
+    assert again is not None
+    assert (again.next_sequence, again.producer_id, again.next_ordinal) == (7, 5, 1)
 
 
 def test_keys_decide_unless_they_are_to_be_ignored() -> None:

@@ -1,4 +1,4 @@
-"""Where a partition is fetched from: its leader, a replica that is nearer (KIP-392), and back.
+"""Where a partition is fetched from: its leader, a replica that is nearer (KIP-392), and back; and when it is not.
 
 Two brokers are stand-ins that answer by a script. Metadata comes once, and is not asked for again: a consumer that goes
 elsewhere only when metadata comes would wait for five minutes.
@@ -6,9 +6,16 @@ elsewhere only when metadata comes would wait for five minutes.
 
 import asyncio
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
+import pytest
+
+from mainstem.client.cluster import Cluster
 from mainstem.client.consumer import AsyncConsumer
+from mainstem.client.fetcher import Fetcher
+from mainstem.client.options import ConsumerOptions
+from mainstem.client.subscription import PartitionState, Subscription
 from mainstem.client.types import TopicPartition
 from mainstem.protocol.api import ApiKey
 from mainstem.protocol.builder import BatchBuilder
@@ -125,3 +132,42 @@ def test_the_leader_is_asked_again_when_the_replica_was_named_long_ago() -> None
     value, asked = asyncio.run(read_one(fetched, metadata_max_age_ms=200))
     assert value == b"from the leader"
     assert asked[:2] == [LEADER, FOLLOWER]
+
+
+class Emptied(PartitionState):
+    """One whose records another thread takes in the moment after it was found to be full."""
+
+    __slots__ = ("taken",)
+    taken: Callable[[], None] | None
+
+    @property
+    def buffered_bytes(self) -> int:
+        found = self.bytes_in - self.bytes_out
+        if found and self.taken is not None:
+            taken, self.taken = self.taken, None
+            taken()
+        return found
+
+
+@pytest.mark.parametrize("limit", [{"fetch_max_bytes": 100}, {"max_partition_fetch_bytes": 50}])
+def test_room_that_is_made_while_somebody_looks_for_it_is_noticed(limit: dict[str, int]) -> None:
+    async def story() -> None:
+        options = ConsumerOptions.from_kwargs(limit)
+        subscription = Subscription()
+        cluster = Cluster(options, Random(1))
+        cluster.cache.update(metadata({LEADER: 1}), [TP.topic])
+        fetcher = Fetcher(cluster, subscription, options, Random(1))
+        state = Emptied(TP)
+        subscription.partitions = {TP: state}
+        state.move(0)
+        state.bytes_in = 100
+
+        def take_all() -> None:
+            state.bytes_out = state.bytes_in
+            fetcher.has_room_again = fetcher._is_hungry
+
+        state.taken = take_all
+        assert fetcher._plan() or fetcher.has_room_again
+        await cluster.close()
+
+    asyncio.run(story())

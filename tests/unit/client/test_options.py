@@ -86,10 +86,29 @@ def test_a_reset_may_be_a_duration(reset: str) -> None:
     assert ConsumerOptions.from_kwargs({"auto_offset_reset": reset}).auto_offset_reset == reset
 
 
-@pytest.mark.parametrize("reset", ["soon", "by_duration:5m", "by_duration:P1DT"])
+@pytest.mark.parametrize("reset", ["soon", "by_duration:5m", "by_duration:P1DT", "by_duration:P"])
 def test_a_reset_that_means_nothing_is_refused(reset: str) -> None:
     with pytest.raises(InvalidOptionError, match="ISO 8601"):
         ConsumerOptions.from_kwargs({"auto_offset_reset": reset})
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        ("range, sticky", ("range", "sticky")),
+        ("org.apache.kafka.clients.consumer.CooperativeStickyAssignor", ("cooperative-sticky",)),
+        (["RoundRobinAssignor", "range"], ("roundrobin", "range")),
+    ],
+)
+def test_assignors_go_by_their_names_or_javas(given: object, names: tuple[str, ...]) -> None:
+    options = ConsumerOptions.from_kwargs({"partition.assignment.strategy": given})
+    assert options.partition_assignment_strategy == names
+
+
+@pytest.mark.parametrize("given", ["", []])
+def test_no_assignor_at_all_is_refused(given: object) -> None:
+    with pytest.raises(InvalidOptionError, match="partition_assignment_strategy is empty"):
+        ConsumerOptions.from_kwargs({"partition_assignment_strategy": given})
 
 
 PLAIN_TEXT = "this client connects in plain text only: TLS and SASL are not there yet"

@@ -58,8 +58,8 @@ class FakeFinder:
         return {tp: FoundOffset(self.offsets.get(time, -1), 0, 0) for tp, time in wanted.items()}, {}
 
     async def try_epoch_ends(self, wanted: Mapping[TopicPartition, int]) -> Any:
-        await asyncio.sleep(0)
         self.asked += wanted.values()
+        await asyncio.sleep(0.01)
         return {tp: self.ends[epoch] for tp, epoch in wanted.items()}, {}
 
 
@@ -219,5 +219,25 @@ def test_a_position_of_which_no_epoch_is_known_needs_no_check() -> None:
         await world.settle()
         state = await world.lead_by(6)
         assert (state.position, state.checked_epoch) == (10, 6)
+
+    asyncio.run(story())
+
+
+def test_records_given_out_while_a_leader_is_asked_are_no_cut_log() -> None:
+    """The answer is about the epoch that was asked for; what another thread gives out meanwhile is of a later one."""
+
+    async def story() -> None:
+        world = World("none", committed=OffsetAndMetadata(42, "", 3))
+        await world.settle()
+        world.finder.ends = {3: EpochEnd(3, 50), 4: EpochEnd(4, 90)}
+        world.cluster.epoch = 6
+        world.state.lead_by(6)
+        world.positions.settle()
+        while not world.finder.asked:
+            await asyncio.sleep(0)
+        world.state.position, world.state.position_epoch = 60, 4
+        state = await world.settle()
+        assert (state.position, state.checked_epoch, state.is_fetchable) == (60, 6, True)
+        assert world.finder.asked == [3, 4]
 
     asyncio.run(story())

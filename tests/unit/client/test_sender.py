@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -27,6 +28,7 @@ from mainstem.protocol.messages.k00_produce import (
     TopicProduceResponse,
 )
 from mainstem.protocol.messages.k03_metadata import (
+    MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
@@ -60,7 +62,11 @@ class Cluster:
         _, request = decode_request(frame)
         if header.api_key == 3:
             self.metadata_asked += 1
-            return encode_response(self._metadata(), header.api_version, header.correlation_id)
+            assert isinstance(request, MetadataRequest)
+            answer = self._metadata()
+            if request.topics is not None and "t" not in [topic.name for topic in request.topics]:
+                answer.topics = []
+            return encode_response(answer, header.api_version, header.correlation_id)
         if header.api_key == 22:
             identity = InitProducerIdResponse(error_code=self.init_error, producer_id=5, producer_epoch=0)
             return encode_response(identity, header.api_version, header.correlation_id)
@@ -72,11 +78,11 @@ class Cluster:
         verdict = self.verdict(self, node_id, values)
         if verdict is None:
             return None
-        answer = ProduceResponse(responses=[TopicProduceResponse(name="t", partition_responses=[verdict])])
+        produced = ProduceResponse(responses=[TopicProduceResponse(name="t", partition_responses=[verdict])])
         if verdict.current_leader.leader_id >= 0:
             leader = verdict.current_leader.leader_id
-            answer.node_endpoints = [NodeEndpoint(node_id=leader, host="127.0.0.1", port=self.ports[leader])]
-        return encode_response(answer, header.api_version, header.correlation_id)
+            produced.node_endpoints = [NodeEndpoint(node_id=leader, host="127.0.0.1", port=self.ports[leader])]
+        return encode_response(produced, header.api_version, header.correlation_id)
 
     def _metadata(self) -> MetadataResponse:
         partition = MetadataResponsePartition(
@@ -175,6 +181,61 @@ def test_a_record_that_nobody_acknowledges_fails_when_its_time_is_up() -> None:
     act(story)
 
 
+def test_a_record_in_flight_fails_when_its_time_is_up_and_what_is_answered_later_changes_nothing() -> None:
+    """The second request is under way when the time is up: the record fails then, and not when the request does."""
+
+    async def story() -> None:
+        late: list[float] = []
+        cluster = Cluster(lambda cluster, node_id, values: None)
+        options: dict[str, Any] = {
+            "request_timeout_ms": 800,
+            "delivery_timeout_ms": 1000,
+            "linger_ms": 0,
+            "retry_backoff_ms": 10,
+        }
+        async with running(cluster) as bootstrap:
+            producer = AsyncProducer(bootstrap_servers=bootstrap, **options)
+            await producer.start()
+            await producer.partitions_for("t")
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            sent = await producer.send("t", b"x")
+            with pytest.raises(KafkaTimeoutError, match="within delivery_timeout_ms, which is 1000; the last try: "):
+                await sent
+            late.append(loop.time() - began)
+            assert len(cluster.produced) == 2
+            # The broker answers again, and the next record is taken under a new epoch.
+            cluster.verdict = lambda cluster, node_id, values: cluster.write(values)
+            assert (await producer.send_and_wait("t", b"y")).offset == 0
+            await producer.close()
+        assert 0.95 <= late[0] < 1.5
+        assert cluster.log == [b"y"]
+
+    act(story)
+
+
+def test_a_callback_that_raises_keeps_nobody_else_waiting(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        cluster = Cluster(lambda cluster, node_id, values: cluster.write(values))
+        async with running(cluster) as bootstrap, AsyncProducer(bootstrap_servers=bootstrap, linger_ms=50) as producer:
+            told: list[int] = []
+
+            def fails(_: object) -> None:
+                told.append(1)
+                raise RuntimeError("a mistake in an application")
+
+            first, second = await producer.send("t", b"x"), await producer.send("t", b"y")
+            first.add_done_callback(fails)
+            second.add_done_callback(lambda future: told.append(future.result().offset))
+            await asyncio.wait_for(producer.flush(), 5)
+            assert ((await first).offset, (await second).offset, told) == (0, 1, [1, 1])
+            assert (await producer.send_and_wait("t", b"z")).offset == 2
+            first.add_done_callback(fails)  # at once, and just as quietly
+
+    act(story)
+    assert caplog.text.count("RuntimeError: a mistake in an application") == 2
+
+
 def test_a_request_without_an_answer_is_sent_again_on_a_new_connection() -> None:
     async def story() -> None:
         def verdict(cluster: Cluster, node_id: int, values: list[bytes | None]) -> PartitionProduceResponse | None:
@@ -220,6 +281,48 @@ def test_a_full_buffer_that_does_not_empty_is_an_error_after_max_block_ms() -> N
             await producer.close(timeout_ms=0)
             with pytest.raises(IllegalStateError, match="closed before the record was acknowledged"):
                 held.result()
+
+    act(story)
+
+
+def test_room_that_was_made_before_anybody_waits_for_it_is_used() -> None:
+    """A thread that found the buffer full comes to the loop when everything has been answered: nothing else will be."""
+
+    async def story() -> None:
+        cluster = Cluster(lambda cluster, node_id, values: cluster.write(values))
+        async with running(cluster) as bootstrap, AsyncProducer(bootstrap_servers=bootstrap) as producer:
+            await producer.send_and_wait("t", b"x")
+            sent = await asyncio.wait_for(producer.append_waiting("t", 0, None, b"y", -1, None), 5)
+            assert (await sent).offset == 1
+
+    act(story)
+
+
+def test_a_topic_that_something_waits_for_is_not_forgotten_however_long_it_was_idle() -> None:
+    """A leader that moves after a long time without an answer is found all the same."""
+
+    async def story() -> None:
+        def verdict(cluster: Cluster, node_id: int, values: list[bytes | None]) -> PartitionProduceResponse | None:
+            if node_id == 2:
+                return cluster.write(values)
+            return None if cluster.leader == 1 else refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+        cluster = Cluster(verdict)
+        async with (
+            running(cluster) as bootstrap,
+            AsyncProducer(bootstrap_servers=bootstrap, request_timeout_ms=200) as producer,
+        ):
+            sent = await producer.send("t", b"x")
+            while not cluster.produced:
+                await asyncio.sleep(0.01)
+            client = producer._cluster
+            assert client is not None
+            for _ in range(2):  # the first time it is seen that there was something to send
+                client._wanted["t"] = -1e9
+                await client.next_update(5, now=True)
+            cluster.leader, cluster.epoch = 2, 1
+            async with asyncio.timeout(10):
+                assert (await sent).offset == 0
 
     act(story)
 

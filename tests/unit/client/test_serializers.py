@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from mainstem.client import serializers
@@ -23,6 +25,14 @@ def test_avro_is_written_and_read_also_by_a_later_schema() -> None:
     assert serializers.from_avro(SCHEMA)(data) == order
     later = {**SCHEMA, "fields": [*SCHEMA["fields"], {"name": "note", "type": "string", "default": "-"}]}
     assert serializers.from_avro(SCHEMA, later)(data) == {**order, "note": "-"}
+
+
+def test_an_avro_schema_may_be_the_text_of_its_file() -> None:
+    text = json.dumps(SCHEMA, indent=2)
+    order = {"customer": "7", "amount": 5}
+    assert serializers.avro(text)(order) == serializers.avro(SCHEMA)(order)
+    assert serializers.from_avro(text, text)(serializers.avro(text)(order)) == order
+    assert serializers.from_avro("string")(serializers.avro('"string"')("x")) == "x"
 
 
 def test_protobuf_is_written_and_read() -> None:
