@@ -47,6 +47,14 @@ def test_the_group_is_for_progress_and_not_for_the_client() -> None:
     assert found.kafka.group_id is None
 
 
+def test_a_job_moves_with_options_that_only_kafkas_own_clients_have() -> None:
+    given = {**HERE, "kafka.metric.reporters": "a.B", "kafka.client.dns.lookup": "use_all_dns_ips"}
+    assert source_options({**given, "subscribe": "a", "kafka.fetch.min.bytes": "7"}, streaming=True).kafka == (
+        source_options({**HERE, "subscribe": "a", "kafka.fetch.min.bytes": "7"}, streaming=True).kafka
+    )
+    assert sink_options({**given, "kafka.partitioner.class": "c.D"}).kafka == sink_options(HERE).kafka
+
+
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
