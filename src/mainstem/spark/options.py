@@ -133,9 +133,13 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
     if streaming and path is not None:
         raise ValueError("path: segment files are read with spark.read, not as a stream; leave path out to stream")
     if streaming:
-        for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
+        for name in ("endingOffsets", "endingOffsetsByTimestamp"):
             if name.lower() in options:
                 raise ValueError(f"{name}: a stream has no end; leave it out, or read with spark.read")
+        if "endingtimestamp" in options:
+            # Spark's own source takes this one without a word, and a job is to move as it is.
+            log.warning("endingTimestamp: a stream has no end; the option does nothing")
+            del options["endingtimestamp"]
     starting = _bound(options, "starting", Kind.LATEST if streaming else Kind.EARLIEST)
     ending = _bound(options, "ending", Kind.LATEST)
     if not streaming:

@@ -90,7 +90,13 @@ def test_what_is_wrong_is_said_in_one_sentence_that_names_the_option(given: dict
         source_options(given, streaming=False)
 
 
-@pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
+def test_a_stream_takes_an_ending_timestamp_and_goes_on_as_sparks_own_does(caplog: pytest.LogCaptureFixture) -> None:
+    found = source_options({**HERE, "subscribe": "a", "endingTimestamp": "5"}, streaming=True)
+    assert found == source_options({**HERE, "subscribe": "a"}, streaming=True)
+    assert "endingTimestamp: a stream has no end" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["endingOffsets", "endingOffsetsByTimestamp"])
 def test_a_stream_has_no_end(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name}: a stream has no end"):
         source_options({**HERE, "subscribe": "a", name: "latest"}, streaming=True)
