@@ -204,7 +204,7 @@ class TaskWrite:
 
     async def _partitions_of(self, topic: str) -> int:
         if topic not in self._counts:
-            there = await questions.partitions(self._cluster, Topics(names=(topic,)))
+            there = await questions.partitions(self._cluster, Topics(names=(topic,)), "topic")
             self._counts[topic] = len(there)
         return self._counts[topic]
 
