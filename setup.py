@@ -37,6 +37,7 @@ COMPILED = [
     "src/mainstem/protocol/batch.py",
     "src/mainstem/protocol/builder.py",
     "src/mainstem/protocol/columns.py",
+    "src/mainstem/protocol/plain_records.py",
     "src/mainstem/protocol/compression.py",
     "src/mainstem/protocol/control.py",
     "src/mainstem/protocol/fetch.py",

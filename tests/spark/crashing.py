@@ -1,7 +1,8 @@
 """A data source whose sink meets with an accident at each of some steps, one after the other.
 
 Options: `crashAt` names the steps, `crashMarker` begins the names of files that tell what has happened, `crashHow` says
-what happens. The nth accident is armed when the one before it has happened, whichever process or run that was in.
+what happens. The nth accident is armed when the one before it has happened, whichever process or run that was in; with
+`crashRun`, which names the run, when that was in another run: processes may outlive the one whose accident it was.
 
 | `crashHow` | at the step |
 |---|---|
@@ -40,9 +41,8 @@ class CrashingSource(MainstemSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         given = dict(self.options)
         steps = given["crashat"].split(",")
-        return CrashingSink(
-            schema, sink_options(given), Crash(steps, given["crashmarker"], given.get("crashhow", "worker"))
-        )
+        crash = Crash(steps, given["crashmarker"], given.get("crashhow", "worker"), given.get("crashrun", ""))
+        return CrashingSink(schema, sink_options(given), crash)
 
 
 class CrashingSink(sink.StreamSink):
@@ -63,10 +63,11 @@ class CrashingSink(sink.StreamSink):
 
 
 class Crash:
-    def __init__(self, steps: list[str], marker: str, how: str) -> None:
+    def __init__(self, steps: list[str], marker: str, how: str, run: str) -> None:
         self._steps = steps
         self._marker = marker
         self._how = how
+        self._run = run
 
     def __call__(self, step: str) -> None:
         self._note_stages_that_run_again(step)
@@ -74,7 +75,9 @@ class Crash:
             self._wait_for_another_attempt(step)
             return
         nth = next((n for n in range(len(self._steps)) if not os.path.exists(f"{self._marker}-{n}")), None)
-        if nth is None or step != self._steps[nth] or not _make(f"{self._marker}-{nth}"):
+        if nth is None or step != self._steps[nth] or self._was_in_this_run(nth - 1):
+            return
+        if not _make(f"{self._marker}-{nth}", self._run):
             return
         if self._how == "hold":
             wait_for(f"{self._marker}-{nth}-go")
@@ -84,6 +87,10 @@ class Crash:
             if nth % 2:
                 return  # nobody waits for this process any more, and it does not know
         os.kill(os.getpid(), signal.SIGKILL)
+
+    def _was_in_this_run(self, nth: int) -> bool:
+        # A mark without a name is just being made, in this run.
+        return nth >= 0 and self._run != "" and Path(f"{self._marker}-{nth}").read_text() in ("", self._run)
 
     def _note_stages_that_run_again(self, step: str) -> None:
         """Attempts are counted anew in each attempt at a stage, which Python is not told of."""
@@ -122,10 +129,11 @@ def jvm_above() -> int:
     raise RuntimeError("there is no JVM above this process")
 
 
-def _make(path: str) -> bool:
+def _make(path: str, content: str = "") -> bool:
     """Whether it was not there before."""
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL))
+        with open(path, "x") as file:
+            file.write(content)
     except FileExistsError:
         return False
     return True

@@ -1,4 +1,4 @@
-"""A real Spark cluster on loopback, a master and two workers: the same source and sink, by changing `--master` only.
+"""A real Spark cluster on loopback, a master and two workers: source, sink and pipelines, by changing `--master` only.
 
 What only a cluster does is here, too: speculation, and stages that run again after an executor was lost.
 """
@@ -77,10 +77,10 @@ def _wait_for(log: Path, text: str, process: subprocess.Popen[bytes]) -> None:
         time.sleep(0.1)
 
 
-def test_a_cluster_copies_exactly_once_with_speculation_and_when_an_executor_is_killed(
+def test_a_cluster_copies_exactly_once_whatever_is_lost_and_runs_the_pipelines(
     master: str, broker: Broker, tmp_path: Path
 ) -> None:
-    source, *copies = (broker.topic(4) for _ in range(4))
+    source, *copies = (broker.topic(4) for _ in range(5))
     broker.produce(source, [b"%d" % nth for nth in range(2000)])
     paths = os.pathsep.join([str(Path(mainstem.__file__).parents[1]), str(ROOT)])
     home = tmp_path / "home"
@@ -96,7 +96,7 @@ def test_a_cluster_copies_exactly_once_with_speculation_and_when_an_executor_is_
     )
     assert done.returncode == 0, done.stderr[-4000:]
     found = json.loads(done.stdout.splitlines()[-1])
-    assert found == {"read": 2000, "executors": 2}
+    assert found == {"read": 2000, "executors": 2, "landed": 2000, "transformed": 2000, "wrong": []}
     assert (home / "slow-another").exists(), "no second attempt ran beside the first"
     assert (home / "killed-stage-retried").exists(), "no stage ran again"
     for copied in copies:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import uuid
 
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
-from mainstem.spark.exactly_once import SinkError
-from mainstem.spark.transactions import Transactions
+from mainstem.spark.decisions import Decision, DecisionLog
+from mainstem.spark.exactly_once import Coordinator, SinkError
+from mainstem.spark.transactions import Transactions, Triple
 from tests.spark.brokers import Broker
 from tests.spark.protocol import KilledError, Query, killed_at, play, rows_of
 
@@ -215,3 +217,21 @@ def test_a_decision_that_hangs_open_does_not_hide_those_of_another_sink(
 
     play(story())
     assert query.broker.values(topic) == sorted(rows_of(0))
+
+
+def test_a_decision_of_very_many_tasks_and_partitions_is_written(query: Query) -> None:
+    """In one record, which is larger than a topic takes by default."""
+    triples = tuple(Triple(f"{query.sink}.{uuid.uuid4().hex}.0", 10**6 + nth, 0) for nth in range(2000))
+    written = tuple(tuple(("orders", number, 10**9 + nth, 10**9 + nth) for number in range(100)) for nth in range(2000))
+    made = Decision(0, "run", (), triples, written)
+    assert len(made.to_bytes()) > 5 << 20
+
+    async def story() -> None:
+        async with query.process() as cluster:
+            transactions, decisions = Transactions(cluster), DecisionLog(cluster)
+            await decisions.ensure()
+            coordinator = Coordinator(cluster, query.options.kafka, query.sink, transactions, decisions)
+            await coordinator._write(await transactions.init(query.sink), made)
+            assert await decisions.last(query.sink) == made
+
+    play(story())

@@ -69,9 +69,11 @@ def run_driver(broker: Broker, source: str, target: str, home: Path, steps: list
     try:
         return process.wait(RUN_S_MAX), log.read_text()[-4000:]
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait(30)
         raise AssertionError(f"the driver did not end: {log.read_text()[-4000:]}") from None
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(30)
 
 
 def test_a_driver_killed_at_each_step_neither_loses_nor_doubles(broker: Broker, tmp_path: Path) -> None:
@@ -85,7 +87,8 @@ def test_a_driver_killed_at_each_step_neither_loses_nor_doubles(broker: Broker, 
     for nth, step in enumerate(steps):
         status, said = run_driver(broker, source, target, tmp_path, steps)
         assert (tmp_path / f"crash-{nth}").exists(), (step, said)
-        assert status != 0
+        assert not (tmp_path / f"crash-{nth + 1}").exists(), step
+        assert status != 0, (step, said)
     status, said = run_driver(broker, source, target, tmp_path, steps)
     assert status == 0, said
     assert broker.values(target) == broker.values(source)

@@ -92,6 +92,124 @@ def test_bad_values_go_to_a_topic_of_their_own_once_and_as_they_were(
     assert lake.rows(spark, tmp_path, lake.BAD).count() == 2
 
 
+def test_a_field_called_date_stays_what_it_was(spark: SparkSession, mainstem_broker: Broker, tmp_path: Path) -> None:
+    from mainstem.spark.pipelines import lake
+
+    topic = mainstem_broker.topic(1)
+    for number in (1, 2):
+        mainstem_broker.produce(topic, [b'{"id": %d, "date": "some day"}' % number], timestamps=[1_767_262_000_000])
+        quietly(lake.run, spark, lake.Lake(mainstem_broker.bootstrap, topic, tmp_path, "id bigint, date string"))
+    assert lake.compact(spark, tmp_path) == 2
+    rows = lake.rows(spark, tmp_path).select("id", "date", "_date").orderBy("id").collect()
+    assert [(row.id, row.date, str(row._date)) for row in rows] == [
+        (1, "some day", "2026-01-01"),
+        (2, "some day", "2026-01-01"),
+    ]
+
+
+def test_a_schema_is_taken_from_the_first_values_and_stays(
+    spark: SparkSession, mainstem_broker: Broker, tmp_path: Path
+) -> None:
+    from mainstem.spark.pipelines import lake
+
+    topic, path, here = mainstem_broker.topic(1), tmp_path / "lake", mainstem_broker.bootstrap
+    with pytest.raises(ValueError, match="has no JSON objects to take one from"):
+        lake.inferred_schema(spark, here, topic, path)
+    mainstem_broker.produce(topic, [event(1), b"broken", b'{"id": 2, "tags": ["a"]}', None])
+    schema = lake.inferred_schema(spark, here, topic, path)
+    assert schema == "`amount` double, `at` timestamp, `id` bigint, `tags` array<string>"
+    quietly(lake.run, spark, lake.Lake(here, topic, path, schema, "at"))
+    mainstem_broker.produce(topic, [b'{"id": 3, "new": 1}'])
+    assert lake.inferred_schema(spark, here, topic, path) == schema
+    quietly(lake.run, spark, lake.Lake(here, topic, path, schema, "at"))
+    rows = lake.rows(spark, path).where("id is not null").orderBy("id").collect()
+    assert [(row.id, row.amount, row.tags) for row in rows] == [(1, 0.5, None), (2, None, ["a"]), (3, None, None)]
+    assert str(rows[0].date) == "2026-01-01"
+
+
+def test_an_audit_tells_how_a_lake_differs_from_its_topic(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    from mainstem.spark.pipelines import lake
+    from mainstem.spark.pipelines.lake_audit import compare_lake
+
+    here = broker.bootstrap
+    typed, raw = broker.topic(2), broker.topic(1)
+    broker.produce(
+        typed, [*(event(nth) for nth in range(20)), b"broken"], keys=[b"k%d" % (nth % 3) for nth in range(21)]
+    )
+    broker.produce(raw, [b"\xff\x00", b"\xfe\x00", None], keys=[None, b"\xff", b"k"])
+    for topic, schema in ((typed, SCHEMA), (raw, None)):
+        path = tmp_path / topic
+        quietly(lake.run, spark, lake.Lake(here, topic, path, schema))
+        report = compare_lake(spark, here, topic, path)
+        assert report.is_good, report.to_text()
+    broker.produce(raw, [b"later"])
+    report = compare_lake(spark, here, raw, tmp_path / raw)
+    assert [each.answer for each in report.findings] == ["no: 1 are not", "yes"]
+
+    # A file that is listed twice over is there twice; one that is gone is missing.
+    batch = next((tmp_path / typed / lake.BATCHES).iterdir())
+    content = json.loads(batch.read_text())
+    (name,) = {str(Path(each)) for each in content["files"][lake.ROWS]}
+    copied = str(Path(name).with_name("batch-000000000009-0000.parquet"))
+    shutil.copy(tmp_path / typed / lake.ROWS / name, tmp_path / typed / lake.ROWS / copied)
+    batch.write_text(json.dumps({**content, "files": {lake.ROWS: [name, copied], lake.BAD: []}}))
+    report = compare_lake(spark, here, typed, tmp_path / typed)
+    assert [each.answer for each in report.findings] == ["no: 1 are not", "no: 20 are not"]
+
+
+def test_what_is_wrong_with_the_input_is_one_sentence(
+    spark: SparkSession, broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from mainstem.cli.main import main
+
+    topic = broker.topic(1)
+    broker.produce(topic, [event(1)])
+    target = ["--checkpoint", str(tmp_path / "checkpoint"), "--schema", SCHEMA]
+    for words, code, sentence in (
+        (["lake", "no-such-topic", str(tmp_path / "a")], 4, "there is no topic no-such-topic"),
+        (
+            ["lake", topic, str(tmp_path / "b"), "--schema", "id bigint", "--event-time", "at"],
+            1,
+            "there is no column at",
+        ),
+        (["lake", topic, str(tmp_path / "c"), "--schema", "id biggest"], 1, "BIGGEST"),
+        (
+            ["transform", topic, "no-such-topic", *target, "--sql", "select 'a' value from input"],
+            4,
+            "there is no topic",
+        ),
+        (["transform", topic, topic, *target, "--sql", "select amunt from input"], 1, "`amunt` cannot be resolved"),
+        (["transform", topic, topic, *target, "--sql", "selekt"], 1, "Syntax error"),
+        (["transform", topic, topic, *target, "--function", "nowhere:here"], 1, "function: nowhere:here cannot be had"),
+        (["audit", "no-such-topic"], 4, "there is no topic no-such-topic"),
+        (["audit", topic, "--sequence", "nonsense"], 1, "`nonsense` cannot be resolved"),
+        (["audit", topic, "--against-lake", str(tmp_path / "none")], 1, "nothing has landed here yet"),
+    ):
+        capsys.readouterr()
+        assert main(["pipeline", *words, "-b", broker.bootstrap]) == code, words
+        # Before it there may be lines that tell how far it is.
+        _, _, told = capsys.readouterr().err.rpartition("mainstem: ")
+        assert sentence in told, words
+        assert "Traceback" not in told
+        assert "this is a bug" not in told
+        assert len(told.splitlines()) == 1, told
+
+
+def test_an_audit_shows_what_it_is_at(spark: SparkSession, mainstem_broker: Broker) -> None:
+    import io
+
+    from mainstem.spark.pipelines import audit
+    from mainstem.spark.pipelines.progress import Steps
+
+    topic = mainstem_broker.topic(1)
+    mainstem_broker.produce(topic, [b"a", b"b"])
+    shown = io.StringIO()
+    with Steps(spark, "audit", shown) as steps:
+        audit.audit_topic(spark, mainstem_broker.bootstrap, topic, steps=steps)
+        assert "audit: plotting; " in steps.line()
+    assert shown.getvalue().startswith("audit: ")
+
+
 def test_a_batch_of_a_lake_that_died_is_landed_again_and_counts_once(
     spark: SparkSession, mainstem_broker: Broker, tmp_path: Path
 ) -> None:

@@ -82,6 +82,24 @@ def test_what_was_aborted_or_is_open_is_left_out_of_files(spark: SparkSession, b
     producer.abort_transaction(30)
 
 
+def test_filters_and_min_partitions_are_for_files_too(spark: SparkSession, broker: Broker) -> None:
+    topic = broker.topic(2)
+    for number in range(2):
+        broker.produce(topic, [b"x" * 1000] * 1000, partition=number, batch_size=16_000)
+    path = broker.log_dir(topic)
+    assert files(spark, path, subscribe=topic, minPartitions=8).rdd.getNumPartitions() >= 8
+    assert files(spark, path, subscribe=topic, minPartitions=8).count() == 2000
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        found = files(spark, path, subscribe=topic, minPartitions=8, pushFilters="true")
+        some = found.where("partition = 1 and offset >= 400 and offset < 450")
+        assert some.count() == 50
+        assert some.rdd.getNumPartitions() <= 5
+        assert found.where("timestamp > timestamp'2020-01-01 00:00:00'").count() == 2000
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
 def test_a_directory_without_partitions_is_told(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(Exception, match=r"has no partition of all topics; it is to be a log directory"):
         files(spark, tmp_path).count()

@@ -175,7 +175,7 @@ def test_a_commit_that_is_killed_fails_the_query_and_the_next_run_goes_on(
         ("select 'a' key", {}, "the sink needs a column value"),
         ("select 'a' value, 9 partition", {}, "partitions 0 to 0; a row says 9"),
         ("select 'a' value", {"useTimestampColumn": "true"}, "there is no column timestamp"),
-        ("select 'a' value", {"topic": "no-such-topic"}, "there is no topic no-such-topic"),
+        ("select 'a' value", {"topic": "no-such-topic"}, "topic: there is no topic no-such-topic"),
     ],
 )
 def test_mistakes_are_told_in_a_sentence(

@@ -6,7 +6,9 @@ import argparse
 import asyncio
 import json
 import random
-from collections.abc import Awaitable, Callable
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -33,7 +35,9 @@ def declare(parser: argparse.ArgumentParser, command: str) -> None:
     )
     lake.add_argument("topic", help="what to read")
     lake.add_argument("path", type=Path, help="the folder of the lake, which every worker can write to")
-    lake.add_argument("--schema", help="the fields of the JSON value, as in 'id bigint, at timestamp'")
+    fields = lake.add_mutually_exclusive_group()
+    fields.add_argument("--schema", help="the fields of the JSON value, as in 'id bigint, at timestamp'")
+    fields.add_argument("--infer-schema", action="store_true", help="take the fields from the first values there are")
     lake.add_argument("--event-time", metavar="COLUMN", help="the field that says when it happened")
     lake.add_argument("--bad-topic", metavar="TOPIC", help="write values that do not parse here as well")
     lake.add_argument("--compact", action="store_true", help="merge the small files of each day afterwards")
@@ -68,11 +72,14 @@ def declare(parser: argparse.ArgumentParser, command: str) -> None:
     audit.add_argument("--identity", metavar="SQL", help="what makes a record itself (default: key and value)")
     audit.add_argument("--sequence", metavar="SQL", help="the number that a record carries")
     audit.add_argument("--within", metavar="SQL", help="within what the numbers count (default: the key)")
-    audit.add_argument("--against", metavar="TOPIC", help="a topic that should have the same records")
+    beside = audit.add_mutually_exclusive_group()
+    beside.add_argument("--against", metavar="TOPIC", help="a topic that should have the same records")
+    beside.add_argument("--against-lake", type=Path, metavar="PATH", help="a lake that should have them")
     audit.add_argument("--against-bootstrap", metavar="HOST:PORT", help="its cluster, where it is another")
     audit.add_argument("--report", type=Path, metavar="FILE", help="write a page with plots here")
     _add_spark(audit)
 
+    verbs.add("settings", "show what the session sets of Spark's settings, and why", run_settings)
     verbs.add("sinks", "list the exactly-once sinks of Spark queries and what each decided last", run_sinks)
     finish = verbs.add(
         "finish",
@@ -101,6 +108,20 @@ def _add_spark(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark's")
 
 
+@contextmanager
+def _in_words() -> Iterator[None]:
+    """What is wrong with the input comes from deep inside of Spark; a person gets the sentence of it."""
+    from mainstem.spark.failures import sentence
+
+    try:
+        yield
+    except Exception as error:
+        told = sentence(error) or (str(error) if isinstance(error, ValueError) else None)
+        if told is None:
+            raise
+        raise UserError(told, NOT_FOUND if "there is no topic" in told else REFUSED) from error
+
+
 def _session(given: argparse.Namespace) -> SparkSession:
     from mainstem.spark.spark_session import NoSparkError, session
 
@@ -119,21 +140,25 @@ def _session(given: argparse.Namespace) -> SparkSession:
 def run_lake(given: argparse.Namespace) -> int:
     from mainstem.spark.pipelines import lake
 
-    spark = _session(given)
-    if given.bad_topic and not given.schema:
+    if given.bad_topic and not given.schema and not given.infer_schema:
         raise UserError("--bad-topic needs --schema: without one every value is as good as another")
-    job = lake.Lake(
-        given.bootstrap,
-        given.topic,
-        given.path,
-        given.schema,
-        given.event_time,
-        given.max_records,
-        bad_topic=given.bad_topic,
-    )
-    read = lake.run(spark, job, continuous=given.continuous)
-    landed = {which: len(lake.listed(given.path, which)) for which in (lake.ROWS, lake.BAD)}
-    merged = lake.compact(spark, given.path) if given.compact else 0
+    with _in_words():
+        spark = _session(given)
+        schema = given.schema
+        if given.infer_schema:
+            schema = lake.inferred_schema(spark, given.bootstrap, given.topic, given.path)
+        job = lake.Lake(
+            given.bootstrap,
+            given.topic,
+            given.path,
+            schema,
+            given.event_time,
+            given.max_records,
+            bad_topic=given.bad_topic,
+        )
+        read = lake.run(spark, job, continuous=given.continuous)
+        landed = {which: len(lake.listed(given.path, which)) for which in (lake.ROWS, lake.BAD)}
+        merged = lake.compact(spark, given.path) if given.compact else 0
     print(
         f"{read:,} records of {given.topic} landed in {given.path}: {landed[lake.ROWS]} files"
         + (f", and {landed[lake.BAD]} of bad records" if landed[lake.BAD] else "")
@@ -150,7 +175,7 @@ def run_transform(given: argparse.Namespace) -> int:
         column, colon, late = given.watermark.partition(":")
         if not colon:
             raise UserError(f"--watermark is COLUMN:LATE, as in at:10m; it is {given.watermark}")
-        watermark = (column, late)
+        watermark = (column, transform.interval(late))
     job = transform.Transform(
         bootstrap=given.bootstrap,
         source=given.source,
@@ -163,33 +188,53 @@ def run_transform(given: argparse.Namespace) -> int:
         max_offsets_per_trigger=given.max_records,
         guarantee="at_least_once" if given.at_least_once else "exactly_once",
     )
-    how = given.sql if given.sql is not None else transform.function_named(given.function)
-    read = transform.run(_session(given), job, how, continuous=given.continuous)
+    # A function may be in a file of the folder that the command is given in, as with `python -m`.
+    sys.path.insert(0, "")
+    with _in_words():
+        how = given.sql if given.sql is not None else transform.function_named(given.function)
+        read = transform.run(_session(given), job, how, continuous=given.continuous)
     print(f"{read:,} records of {given.source} transformed into {given.target}")
     return DONE
 
 
 def run_audit(given: argparse.Namespace) -> int:
     from mainstem.spark.pipelines import audit
+    from mainstem.spark.pipelines.lake_audit import compare_lake
+    from mainstem.spark.pipelines.progress import Steps
 
-    spark = _session(given)
-    if given.against:
-        other = (given.against_bootstrap or given.bootstrap, given.against)
-        report = audit.compare_topics(spark, (given.bootstrap, given.topic), other)
-    else:
-        report = audit.audit_topic(
-            spark,
-            given.bootstrap,
-            given.topic,
-            identity=given.identity,
-            sequence=given.sequence,
-            within=given.within,
-        )
+    with _in_words():
+        spark = _session(given)
+        with Steps(spark, f"audit {given.topic}") as steps:
+            if given.against:
+                other = (given.against_bootstrap or given.bootstrap, given.against)
+                report = audit.compare_topics(spark, (given.bootstrap, given.topic), other, steps)
+            elif given.against_lake:
+                report = compare_lake(spark, given.bootstrap, given.topic, given.against_lake, steps)
+            else:
+                report = audit.audit_topic(
+                    spark,
+                    given.bootstrap,
+                    given.topic,
+                    identity=given.identity,
+                    sequence=given.sequence,
+                    within=given.within,
+                    steps=steps,
+                )
     print(report.to_text())
     if given.report:
         report.write(given.report)
         print(f"  report: {given.report}")
     return DONE if report.is_good else REFUSED
+
+
+def run_settings(given: argparse.Namespace) -> int:
+    from mainstem.spark.spark_session import SETTINGS, explain
+
+    if given.json:
+        print(json.dumps({key: {"value": value, "why": why} for key, (value, why) in SETTINGS.items()}))
+    else:
+        print(explain())
+    return DONE
 
 
 def run_sinks(given: argparse.Namespace) -> int:

@@ -24,6 +24,7 @@ from mainstem.protocol.batch import HEADER_BYTES, TRANSACTIONAL_MASK, BatchView,
 from mainstem.protocol.builder import encode_header
 from mainstem.protocol.compression import NONE, compress
 from mainstem.protocol.errors import ErrorCode, RemoteError
+from mainstem.protocol.plain_records import write_plain_records
 from mainstem.protocol.records import batch_body, invalid
 from mainstem.protocol.varint import (
     I64_MAX,
@@ -660,11 +661,26 @@ def encode_columns(
     writer.write(room)
     largest: i64 = 0
     first: i64 = 0
-    base_timestamp: i64 = 0
-    max_timestamp: i64 = 0
+    base_timestamp: i64 = timestamp
+    max_timestamp: i64 = timestamp
     header_bytes = b"\x00"
     row: i64 = 0
+    are_plain = has_values and not has_times and headers is None and not key_valid and not value_valid
     while row <= rows:
+        if are_plain and row < rows:
+            row = write_plain_records(
+                writer,
+                key_offsets,
+                key_data,
+                key_shift,
+                value_offsets,
+                value_data,
+                value_shift,
+                first,
+                row,
+                rows,
+                max_batch_bytes - fixed,
+            )
         size: i64 = 0
         delta: i64 = 0
         key_length: i64 = -1

@@ -51,6 +51,8 @@ CONFIGS: Final = {
     "cleanup.policy": "compact",
     "segment.bytes": str(1 << 20),
     "min.cleanable.dirty.ratio": "0.1",
+    # A batch of thousands of tasks and partitions names all of them in one record.
+    "max.message.bytes": str(64 << 20),
 }
 TIMEOUT_MS: Final = 60_000
 SUPERSEDED_MAX: Final = 1000

@@ -20,7 +20,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from mainstem.client.cluster import Cluster
@@ -38,6 +38,9 @@ from mainstem.spark.transactions import NO_TIMEOUT_MS, ONGOING, Transactions, Tr
 
 LEAST_LEFT_MS: Final = 60_000
 """A transaction with less than this before its time-out, or half of that where it is short, is not decided on."""
+
+COMPRESSED_FROM_BYTES: Final = 64 << 10
+"""A decision of more than this has many tasks, whose names and offsets are much alike."""
 
 SINK_PREFIX: Final = "mainstem-sink."
 _TASK_ID: Final = re.compile(r"(.+)\.[0-9a-f]{32}\.\d+")
@@ -195,7 +198,10 @@ class Coordinator:
     async def _produce(self, producer: Triple, key: str, value: bytes) -> None:
         import pyarrow as pa
 
-        sender = Sender(self._cluster, self._options, producer, self._transactions)
+        options = self._options
+        if len(value) > COMPRESSED_FROM_BYTES:
+            options = replace(options, compression_type="gzip")
+        sender = Sender(self._cluster, options, producer, self._transactions)
         await sender.begin()
         now_ms = int(time.time() * 1000)
         sender.encode(WHERE, pa.array([key.encode()]), pa.array([value]), None, None, now_ms)

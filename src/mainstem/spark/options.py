@@ -7,6 +7,7 @@ writing.
 """
 
 import json
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,6 +17,8 @@ from typing import Final
 from mainstem.client.options import ConsumerOptions, ProducerOptions
 from mainstem.spark.offsets import EARLIEST, LATEST, Offsets, Partition, parse_offsets, parse_partitions
 from mainstem.spark.splits import SPLIT_BYTES
+
+log = logging.getLogger(__name__)
 
 _KAFKA: Final = "kafka."
 _REFUSED_READING: Final = {
@@ -31,6 +34,23 @@ _REFUSED_WRITING: Final = {
     "transactional.id": "the sink names its own transactions; say sinkId to name the sink",
     "enable.idempotence": "it is always on",
 }
+_OF_NO_USE: Final = frozenset(
+    {
+        "client.dns.lookup",
+        "config.providers",
+        "enable.metrics.push",
+        "group.remote.assignor",
+        "metric.reporters",
+        "metrics.num.samples",
+        "metrics.recording.level",
+        "metrics.sample.window.ms",
+        "partitioner.class",
+        "security.providers",
+        "share.acknowledgement.mode",
+    }
+)
+"""Options that Kafka's own clients have and that mean nothing here: a job that has them moves as it is."""
+
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|seconds?|m|minutes?|h|hours?)?")
 _UNIT_MS: Final = {"s": 1000.0, "m": 60_000.0, "h": 3_600_000.0}
 
@@ -113,9 +133,13 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
     if streaming and path is not None:
         raise ValueError("path: segment files are read with spark.read, not as a stream; leave path out to stream")
     if streaming:
-        for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
+        for name in ("endingOffsets", "endingOffsetsByTimestamp"):
             if name.lower() in options:
                 raise ValueError(f"{name}: a stream has no end; leave it out, or read with spark.read")
+        if "endingtimestamp" in options:
+            # Spark's own source takes this one without a word, and a job is to move as it is.
+            log.warning("endingTimestamp: a stream has no end; the option does nothing")
+            del options["endingtimestamp"]
     starting = _bound(options, "starting", Kind.LATEST if streaming else Kind.EARLIEST)
     ending = _bound(options, "ending", Kind.LATEST)
     if not streaming:
@@ -246,6 +270,9 @@ def _check_batch_bounds(starting: Bound, ending: Bound) -> None:
 
 def _kafka_options(options: Mapping[str, str], refused: Mapping[str, str]) -> dict[str, str]:
     kafka = {name.removeprefix(_KAFKA): value for name, value in options.items() if name.startswith(_KAFKA)}
+    for name in _OF_NO_USE & kafka.keys():
+        log.info("kafka.%s means nothing here and is left out", name)
+        del kafka[name]
     for name, instead in refused.items():
         if name in kafka:
             raise ValueError(f"kafka.{name}: cannot be given; {instead}")

@@ -47,8 +47,11 @@ def isolation(cluster: Cluster) -> int:
     return 1 if getattr(cluster.options, "isolation_level", "") == READ_COMMITTED else 0
 
 
-async def partitions(cluster: Cluster, topics: Topics) -> list[Partition]:
-    """Those that are there now. A topic that is named and not there is an error; a pattern may match nothing."""
+async def partitions(cluster: Cluster, topics: Topics, option: str = "subscribe") -> list[Partition]:
+    """Those that are there now. A topic that is named and not there is an error; a pattern may match nothing.
+
+    `option` is what named the topics, for the sentence.
+    """
     if topics.pattern:
         found = {
             topic: info
@@ -58,7 +61,7 @@ async def partitions(cluster: Cluster, topics: Topics) -> list[Partition]:
         return sorted((topic, number) for topic, info in found.items() for number in info.partitions)
     names = topics.names or tuple(dict.fromkeys(topic for topic, _ in topics.partitions))
     cluster.want(names)
-    known = await _known(cluster, names)
+    known = await _known(cluster, names, option)
     there = sorted((topic, number) for topic, count in known.items() for number in count)
     if not topics.partitions:
         return there
@@ -68,7 +71,7 @@ async def partitions(cluster: Cluster, topics: Topics) -> list[Partition]:
     return list(topics.partitions)
 
 
-async def _known(cluster: Cluster, names: Iterable[str]) -> dict[str, list[int]]:
+async def _known(cluster: Cluster, names: Iterable[str], option: str) -> dict[str, list[int]]:
     """The partitions of topics. One that was just made takes a moment to appear; one that was misspelt never does."""
     began = asyncio.get_running_loop().time()
 
@@ -79,7 +82,7 @@ async def _known(cluster: Cluster, names: Iterable[str]) -> dict[str, list[int]]
             error = cluster.cache.errors.get(topic)
             is_missing = isinstance(error, UnknownTopicOrPartitionError)
             if is_missing and asyncio.get_running_loop().time() - began > APPEARS_WITHIN_S:
-                raise ValueError(f"subscribe: there is no topic {topic}; create it, or correct the name")
+                raise ValueError(f"{option}: there is no topic {topic}; create it, or correct the name")
             if error is not None:
                 raise error
             info = cluster.cache.topics.get(topic)

@@ -54,6 +54,10 @@ class Wanted:
     schema: StructType
     value_schema: StructType | None = None
 
+    def own_columns(self) -> list[str]:
+        """Those that are the record's own under the record's own name: what a filter can be understood on."""
+        return [source for name, source in zip(self.names, self.kafka, strict=True) if name == source]
+
     def arrow_schema(self) -> "pa.Schema":
         from pyspark.sql.pandas.types import to_arrow_schema
 

@@ -12,18 +12,18 @@ has not ended.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from mainstem.protocol.batch import iterate_batches
 from mainstem.protocol.columns import decode_columns
 from mainstem.protocol.errors import RemoteError
 from mainstem.protocol.fetch import AbortedTransaction
 from mainstem.spark.fetching import BATCH_BYTES, AbortedFilter
-from mainstem.spark.filters import INT64_MAX
+from mainstem.spark.filters import INT64_MAX, Narrowing, narrow
 from mainstem.spark.loop import settle_down
 from mainstem.spark.options import Bound, Kind, SourceOptions, describe
 from mainstem.spark.questions import READ_COMMITTED
@@ -62,12 +62,15 @@ class PiecesPartition(InputPartition):
 
 
 class SegmentReader(DataSourceReader):
+    """`minPartitions` makes pieces smaller; how many records a piece has is not known before it is read."""
+
     def __init__(self, options: SourceOptions, found: Wanted) -> None:
         for bound in (options.starting, options.ending):
             if bound.kind in (Kind.TIMESTAMP, Kind.TIMESTAMPS):
                 raise ValueError(f"{bound.option}: segment files are read by offset; filter on the column timestamp")
         self._options = options
         self._wanted = found
+        self._narrowing = Narrowing()
 
     def partitions(self) -> list[InputPartition]:
         options = self._options
@@ -79,14 +82,19 @@ class SegmentReader(DataSourceReader):
             raise ValueError(
                 f"path: {options.path} has no partition of {describe(options)}; it is to be a log directory"
             )
-        pieces = [piece for folder in folders for piece in self._pieces(folder)]
-        return [PiecesPartition(some) for some in _pack(pieces)] or [PiecesPartition(())]
+        folders = [folder for folder in folders if self._narrowing.keeps((folder.topic, folder.partition))]
+        parts = {folder: segments(folder.path) for folder in folders}
+        split_bytes = options.split_bytes or SPLIT_BYTES
+        if options.min_partitions is not None:
+            total = sum(part.end - part.start for some in parts.values() for part in some)
+            split_bytes = max(1, min(split_bytes, total // options.min_partitions))
+        pieces = [piece for folder in folders for piece in self._pieces(folder, parts[folder], split_bytes)]
+        return [PiecesPartition(some) for some in _pack(pieces, min(PACK_BYTES, split_bytes))] or [PiecesPartition(())]
 
-    def _pieces(self, folder: Folder) -> list[Piece]:
+    def _pieces(self, folder: Folder, parts: Sequence[SegmentPart], split_bytes: int) -> list[Piece]:
         where = (folder.topic, folder.partition)
-        parts = segments(folder.path)
-        first = max(_lower(self._options.starting, where), _log_start(folder))
-        end = _upper(self._options.ending, where)
+        first = max(_lower(self._options.starting, where), _log_start(folder), self._narrowing.first_offset)
+        end = min(_upper(self._options.ending, where), self._narrowing.end_offset)
         aborted: tuple[tuple[int, int, int], ...] = ()
         if self._options.kafka.isolation_level == READ_COMMITTED:
             still_open = first_open_transaction(folder.path)
@@ -102,9 +110,7 @@ class SegmentReader(DataSourceReader):
                 continue
             wanted = Range(folder.topic, folder.partition, first, end)
             overlapping = tuple(each for each in aborted if each[2] >= part.base_offset and each[1] < following)
-            found += [
-                Piece(wanted, smaller, overlapping) for smaller in cut(part, self._options.split_bytes or SPLIT_BYTES)
-            ]
+            found += [Piece(wanted, smaller, overlapping) for smaller in cut(part, split_bytes)]
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -112,6 +118,14 @@ class SegmentReader(DataSourceReader):
         maker = RowMaker(self._wanted, self._options.value_format)
         for piece in partition.value:
             yield from _read(piece, maker, self._options.kafka.check_crcs)
+
+
+class FilteringSegmentReader(SegmentReader):
+    """With `pushFilters`. A timestamp says nothing here: files are found by offset."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        self._narrowing = narrow(filters, self._wanted.own_columns())
+        return filters
 
 
 def _read(piece: Piece, maker: RowMaker, check_crcs: bool) -> Iterator[pa.RecordBatch]:
@@ -141,13 +155,13 @@ def _read(piece: Piece, maker: RowMaker, check_crcs: bool) -> Iterator[pa.Record
             position = int(columns.next_offset) if columns.next_offset > position else reach
 
 
-def _pack(pieces: list[Piece]) -> list[tuple[Piece, ...]]:
+def _pack(pieces: list[Piece], pack_bytes: int) -> list[tuple[Piece, ...]]:
     """Small neighbours share a task."""
     packed: list[list[Piece]] = []
     size = 0
     for piece in pieces:
         own = piece.part.end - piece.part.start
-        if packed and size + own <= PACK_BYTES:
+        if packed and size + own <= pack_bytes:
             packed[-1].append(piece)
             size += own
         else:

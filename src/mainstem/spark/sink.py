@@ -38,7 +38,7 @@ from mainstem.spark.decisions import DecisionLog, Written
 from mainstem.spark.exactly_once import SINK_PREFIX, Coordinator, SinkError, Staged, no_step
 from mainstem.spark.loop import runner, settle_down
 from mainstem.spark.options import SinkOptions, Topics, sink_options
-from mainstem.spark.partitioning import Partitioner
+from mainstem.spark.partitioning import Partitioner, rows_by_partition
 from mainstem.spark.producing import Sender
 from mainstem.spark.schema import TYPES
 from mainstem.spark.transactions import Transactions, Triple
@@ -185,9 +185,6 @@ class TaskWrite:
         self._counts: dict[str, int] = {}
 
     async def take(self, batch: pa.RecordBatch) -> None:
-        import numpy as np
-        import pyarrow as pa
-
         now_ms = int(time.time() * 1000)
         for topic, some in self._rows.rows_by_topic(batch):
             key, value = self._rows.column(some, "key"), self._rows.column(some, "value")
@@ -195,20 +192,19 @@ class TaskWrite:
             headers, stamps = self._rows.column(some, "headers"), self._rows.column(some, "timestamp")
             count = await self._partitions_of(topic)
             assigned = self._partitioner.assign(count, key, own, topic, some.num_rows)
-            for number in np.unique(assigned):
-                mine = pa.array(np.nonzero(assigned == number)[0])
+            for number, mine in rows_by_partition(assigned, count):
 
-                def picked(column: Any, mine: Any = mine, whole: bool = len(mine) == some.num_rows) -> Any:
-                    return column if column is None or whole else column.take(mine)
+                def picked(column: Any, mine: Any = mine) -> Any:
+                    return column if column is None or mine is None else column.take(mine)
 
                 self._sender.encode(
-                    (topic, int(number)), picked(key), picked(value), picked(headers), picked(stamps), now_ms
+                    (topic, number), picked(key), picked(value), picked(headers), picked(stamps), now_ms
                 )
         await self._sender.send()
 
     async def _partitions_of(self, topic: str) -> int:
         if topic not in self._counts:
-            there = await questions.partitions(self._cluster, Topics(names=(topic,)))
+            there = await questions.partitions(self._cluster, Topics(names=(topic,)), "topic")
             self._counts[topic] = len(there)
         return self._counts[topic]
 

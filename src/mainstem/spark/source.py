@@ -49,9 +49,10 @@ class MainstemSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         options = source_options(self.options, streaming=False)
         if options.path is not None:
-            from mainstem.spark.segment_source import SegmentReader
+            from mainstem.spark.segment_source import FilteringSegmentReader, SegmentReader
 
-            return SegmentReader(options, wanted(schema, options))
+            kind = FilteringSegmentReader if options.push_filters else SegmentReader
+            return kind(options, wanted(schema, options))
         if options.push_filters:
             return FilteringTopicReader(options, wanted(schema, options))
         return TopicReader(options, wanted(schema, options))
@@ -130,8 +131,7 @@ class FilteringTopicReader(TopicReader):
     """With `pushFilters`: Spark refuses a reader that has the method unless its own setting is on, too."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        own = [source for name, source in zip(self._wanted.names, self._wanted.kafka, strict=True) if name == source]
-        self._narrowing = narrow(filters, own)
+        self._narrowing = narrow(filters, self._wanted.own_columns())
         return filters
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import os
+import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JAVA_MIN: Final = 17
+JAVA_TIMEOUT_S: Final = 30.0
+INSTALL_JAVA: Final = "as in apt install openjdk-17-jre-headless"
 PYSPARK_MIN: Final = (4, 2)
 
 SETTINGS: Final[dict[str, tuple[str, str]]] = {
@@ -69,10 +73,32 @@ def missing() -> str | None:
         return f"PySpark {version} is too old, {needed} or later is needed: pip install 'mainstem[spark]'"
     if importlib.util.find_spec("pyarrow") is None:
         return "pyarrow is not installed: pip install 'mainstem[spark]'"
-    home = os.environ.get("JAVA_HOME")
-    if not (home and (Path(home) / "bin" / "java").exists()) and shutil.which("java") is None:
-        return f"Java is not installed: Spark needs Java {JAVA_MIN} or later, as in apt install openjdk-17-jre-headless"
+    java = _java()
+    if java is None:
+        return f"Java is not installed: Spark needs Java {JAVA_MIN} or later, {INSTALL_JAVA}"
+    found = _java_version(java)
+    if found is not None and found < JAVA_MIN:
+        return f"Java {found} ({java}) is too old: Spark needs Java {JAVA_MIN} or later, {INSTALL_JAVA}"
     return None
+
+
+def _java() -> str | None:
+    """The one that Spark's scripts take."""
+    home = os.environ.get("JAVA_HOME")
+    if home and (Path(home) / "bin" / "java").exists():
+        return str(Path(home) / "bin" / "java")
+    return shutil.which("java")
+
+
+def _java_version(java: str) -> int | None:
+    """None where it does not say: then Spark may try."""
+    try:
+        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=JAVA_TIMEOUT_S)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    # Java 8 calls itself 1.8.
+    found = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
+    return None if found is None else int(found[1])
 
 
 def session(

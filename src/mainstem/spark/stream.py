@@ -84,8 +84,13 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest = runner().run(self._ends(begin))
         ends = dict(self._latest)
         if self._target is not None:
-            # What came after is left for the next run; partitions that are new since are, too.
-            ends = {where: min(end, self._target[where]) for where, end in ends.items() if where in self._target}
+            # What came after is left for the next run; partitions that are new since are, too. A start at the end of
+            # the log may be after the target, which was asked for first: a batch never ends before it begins.
+            ends = {
+                where: max(min(end, self._target[where]), begin.get(where, 0))
+                for where, end in ends.items()
+                if where in self._target
+            }
         return to_json(self._admitted(begin, ends, limit))
 
     def _needs_pin(self) -> bool:

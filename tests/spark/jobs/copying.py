@@ -5,6 +5,7 @@
 `HOME` keeps the checkpoint and the marks of the accidents (`tests.spark.crashing`), so each run goes on to the next.
 """
 
+import os
 import sys
 from pathlib import Path
 
@@ -36,6 +37,7 @@ def main() -> None:
         .option("crashAt", steps)
         .option("crashMarker", str(home / "crash"))
         .option("crashHow", "jvm")
+        .option("crashRun", str(os.getpid()))
         .trigger(availableNow=True)
     )
     started(writer.start).awaitTermination()

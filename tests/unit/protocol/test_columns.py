@@ -115,6 +115,42 @@ def test_encoding_writes_what_the_builder_writes() -> None:
     assert encoded == built
 
 
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 70), st.sampled_from([0, 1, 7, 8, 63, 64, 65, 200, 256, 257, 8191, 8192])), max_size=80
+    ),
+    st.booleans(),
+    st.integers(80, 20_000),
+    st.integers(0, 4),
+)
+@settings(max_examples=100, deadline=None)
+def test_plain_rows_are_written_as_the_builder_writes_them(
+    lengths: list[tuple[int, int]], has_keys: bool, max_bytes: int, codec: int
+) -> None:
+    rows = [(bytes([nth % 256]) * key, bytes([(nth + 7) % 256]) * value) for nth, (key, value) in enumerate(lengths)]
+    keys = pa.array([b"before", *(key for key, _ in rows)], pa.binary()).slice(1) if has_keys else None
+    values = pa.array([value for _, value in rows], pa.binary())
+    at = 0
+    for data in encode_columns(keys, values, timestamp=1234, codec=codec, max_batch_bytes=max_bytes):
+        view = BatchView(data, 0)
+        view.check(len(data))
+        here = rows[at : at + view.record_count]
+        items: list[Item] = [(1234, key if has_keys else None, value, []) for key, value in here]
+        assert data == batch(items, codec=codec)
+        assert len(here) == 1 or len(batch(items)) <= max_bytes
+        # Another row would have been too much.
+        after = rows[at : at + view.record_count + 1]
+        more: list[Item] = [(1234, key if has_keys else None, value, []) for key, value in after]
+        assert len(after) == len(here) or len(batch(more)) > max_bytes
+        at += view.record_count
+    assert at == len(rows)
+
+
+def test_plain_rows_have_offsets_of_every_size() -> None:
+    [data] = encode_columns(None, pa.array([b"v"] * 10_000), timestamp=0)
+    assert data == batch([(0, None, b"v", [])] * 10_000)
+
+
 def test_the_schema_is_sparks() -> None:
     table = decode_columns(batch(numbered(5, 2), base_offset=7)).to_arrow(topic="events", partition=3)
     assert table.schema.names == list(FIELDS)

@@ -47,6 +47,14 @@ def test_the_group_is_for_progress_and_not_for_the_client() -> None:
     assert found.kafka.group_id is None
 
 
+def test_a_job_moves_with_options_that_only_kafkas_own_clients_have() -> None:
+    given = {**HERE, "kafka.metric.reporters": "a.B", "kafka.client.dns.lookup": "use_all_dns_ips"}
+    assert source_options({**given, "subscribe": "a", "kafka.fetch.min.bytes": "7"}, streaming=True).kafka == (
+        source_options({**HERE, "subscribe": "a", "kafka.fetch.min.bytes": "7"}, streaming=True).kafka
+    )
+    assert sink_options({**given, "kafka.partitioner.class": "c.D"}).kafka == sink_options(HERE).kafka
+
+
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
@@ -82,7 +90,13 @@ def test_what_is_wrong_is_said_in_one_sentence_that_names_the_option(given: dict
         source_options(given, streaming=False)
 
 
-@pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
+def test_a_stream_takes_an_ending_timestamp_and_goes_on_as_sparks_own_does(caplog: pytest.LogCaptureFixture) -> None:
+    found = source_options({**HERE, "subscribe": "a", "endingTimestamp": "5"}, streaming=True)
+    assert found == source_options({**HERE, "subscribe": "a"}, streaming=True)
+    assert "endingTimestamp: a stream has no end" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["endingOffsets", "endingOffsetsByTimestamp"])
 def test_a_stream_has_no_end(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name}: a stream has no end"):
         source_options({**HERE, "subscribe": "a", name: "latest"}, streaming=True)

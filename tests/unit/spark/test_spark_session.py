@@ -33,6 +33,23 @@ def test_missing_java_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path
     assert "Java is not installed: Spark needs Java 17" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("without_java")
+@pytest.mark.parametrize(("said", "number"), [('openjdk version "11.0.2" 2019-01-15', 11), ('version "1.8.0_402"', 8)])
+def test_a_java_that_is_too_old_is_told(tmp_path: Path, said: str, number: int) -> None:
+    java = tmp_path / "java"
+    java.write_text(f"#!/bin/sh\necho '{said}' >&2\n")
+    java.chmod(0o755)
+    with pytest.raises(spark_session.NoSparkError, match=rf"Java {number} \(.*java\) is too old: Spark needs Java 17"):
+        spark_session.session()
+
+
+def test_the_settings_are_shown_with_their_reasons(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pipeline", "settings"]) == 0
+    shown = capsys.readouterr().out
+    for key, (value, why) in spark_session.SETTINGS.items():
+        assert f"{key} = {value}\n    {why}" in shown
+
+
 @pytest.mark.parametrize("package", ["pyspark", "pyarrow"])
 def test_a_missing_package_is_told(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
     hide(monkeypatch, package)

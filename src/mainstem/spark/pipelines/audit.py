@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mainstem.spark.pipelines import plots
+from mainstem.spark.pipelines.progress import Steps
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -98,6 +99,7 @@ def audit_topic(
     identity: str | None = None,
     sequence: str | None = None,
     within: str | None = None,
+    steps: Steps | None = None,
 ) -> Report:
     """Audits one topic.
 
@@ -112,6 +114,7 @@ def audit_topic(
     frame = frame.persist()
     try:
         report = Report(f"Audit of {topic}")
+        _at(steps, "reading the topic")
         per_partition = (
             frame.groupBy("partition")
             .agg(f.count("*").alias("n"), f.min("offset").alias("first"), f.max("offset").alias("last"))
@@ -125,19 +128,28 @@ def audit_topic(
             "partitions with records": len(per_partition),
             "offsets without a record": f"{gaps:,} (markers of transactions, compaction)",
         }
+        _at(steps, "looking for offsets that are there twice")
         report.findings.append(_unique_offsets(frame))
+        _at(steps, "looking for records that are there twice")
         report.findings.append(_duplicates(frame, identity))
         if sequence is not None:
+            _at(steps, "following the numbers")
             report.findings += _sequences(frame, sequence, within or "key")
         report.plots.append(
             plots.bars(
                 "Records by partition", [str(row.partition) for row in per_partition], [r.n for r in per_partition]
             )
         )
+        _at(steps, "plotting")
         report.plots.append(_over_time(frame))
         return report
     finally:
         frame.unpersist()
+
+
+def _at(steps: Steps | None, step: str) -> None:
+    if steps is not None:
+        steps.at(step)
 
 
 def _unique_offsets(frame: DataFrame) -> Finding:
@@ -154,8 +166,10 @@ def _duplicates(frame: DataFrame, identity: str | None) -> Finding:
     from pyspark.sql import functions as f
 
     what = f.expr(identity) if identity else f.struct("key", "value")
+    place = f.struct("partition", "offset")
+    # Not all the places: a record may be there a million times.
     counted = frame.groupBy(what.alias("identity")).agg(
-        f.count("*").alias("n"), f.collect_list(f.concat_ws("-", "partition", "offset")).alias("places")
+        f.count("*").alias("n"), f.min(place).alias("first"), f.max(place).alias("last")
     )
     twice = counted.where("n > 1")
     count = twice.count()
@@ -164,7 +178,11 @@ def _duplicates(frame: DataFrame, identity: str | None) -> Finding:
         "Is no record there twice?",
         count == 0,
         "yes" if count == 0 else f"no: {count:,} are there more than once",
-        [f"{row.identity} at {', '.join(row.places[:4])}" for row in some],
+        [
+            f"{row.identity} {row.n:,} times, at partition {row['first'].partition} offset {row['first'].offset} and "
+            f"partition {row['last'].partition} offset {row['last'].offset}"
+            for row in some
+        ],
     )
 
 
@@ -230,7 +248,13 @@ def _over_time(frame: DataFrame) -> str:
     return plots.lines("Records over time", labels, {"records": values})
 
 
-def compare(left: DataFrame, right: DataFrame, names: tuple[str, str], columns: list[str] | None = None) -> Report:
+def compare(
+    left: DataFrame,
+    right: DataFrame,
+    names: tuple[str, str],
+    columns: list[str] | None = None,
+    steps: Steps | None = None,
+) -> Report:
     """Whether two DataFrames have the same rows, each as often, in the columns that are named or that both have."""
     from pyspark.sql import functions as f
 
@@ -248,6 +272,7 @@ def compare(left: DataFrame, right: DataFrame, names: tuple[str, str], columns: 
     joined = joined.persist()
     try:
         report = Report(f"{names[0]} beside {names[1]}")
+        _at(steps, f"comparing {names[0]} with {names[1]}")
         totals = joined.selectExpr(
             "coalesce(sum(left_n), 0) l",
             "coalesce(sum(right_n), 0) r",
@@ -274,10 +299,13 @@ def compare(left: DataFrame, right: DataFrame, names: tuple[str, str], columns: 
         joined.unpersist()
 
 
-def compare_topics(spark: SparkSession, left: tuple[str, str], right: tuple[str, str]) -> Report:
+def compare_topics(
+    spark: SparkSession, left: tuple[str, str], right: tuple[str, str], steps: Steps | None = None
+) -> Report:
     """Whether two topics, each given by its cluster and its name, have the same keys and values."""
     frames = [
         topic_frame(spark, *each).selectExpr("cast(key as string) key", "cast(value as string) value")
         for each in (left, right)
     ]
-    return compare(frames[0], frames[1], (left[1], right[1] if right[1] != left[1] else f"{right[1]} ({right[0]})"))
+    names = (left[1], right[1] if right[1] != left[1] else f"{right[1]} ({right[0]})")
+    return compare(frames[0], frames[1], names, steps=steps)

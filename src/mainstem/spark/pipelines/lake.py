@@ -8,6 +8,8 @@ With a schema, values are JSON and become columns; those that do not parse go to
 where `bad_topic` names one also to a topic, as they were. That is a write named by the query and the batch, made before
 the list: whichever of the two a run that dies has not done, the replay does.
 
+The day is the column `date`, or `_date` where the value has a field of that name itself.
+
 Small files of a day are merged by `compact`, which replaces them in the same way.
 """
 
@@ -20,8 +22,9 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from mainstem.spark.pipelines.audit import topic_frame
 from mainstem.spark.pipelines.progress import Watcher
 from mainstem.spark.pipelines.starting import started
 
@@ -34,6 +37,9 @@ BAD: Final = "bad"
 STAGING: Final = ".staging"
 BATCHES: Final = ".batches"
 CHECKPOINT: Final = ".checkpoint"
+SCHEMA_FILE: Final = ".schema"
+INFERRED_FROM: Final = 1000
+"""How many values a schema is taken from where none is given."""
 META: Final = "_key binary, _topic string, _partition int, _offset bigint, _timestamp timestamp, _corrupt string"
 AS_IT_WAS: Final = "_value binary"
 ORIGIN_HEADERS: Final = {
@@ -77,6 +83,25 @@ def rows(spark: SparkSession, path: str | Path, which: str = ROWS) -> DataFrame:
     return spark.read.option("basePath", str(root / which)).parquet(*files)
 
 
+def inferred_schema(spark: SparkSession, bootstrap: str, topic: str, path: str | Path) -> str:
+    """The schema that values have, as the first of them show it. It is kept with the lake: a later run has the same.
+
+    A field that comes up for the first time later is not landed; one that has another type makes its record a bad one.
+    """
+    kept = Path(path).absolute() / SCHEMA_FILE
+    if kept.exists():
+        return kept.read_text(encoding="utf-8")
+    some = topic_frame(spark, bootstrap, topic).selectExpr("cast(value as string) value").where("value is not null")
+    values = [row.value for row in some.limit(INFERRED_FROM).collect()]
+    found = spark.read.option("inferTimestamp", "true").json(spark.sparkContext.parallelize(values)).schema
+    fields = [field for field in found.fields if field.name != "_corrupt_record"]
+    if not fields:
+        raise ValueError(f"schema: {topic} has no JSON objects to take one from; give it, as in 'id bigint'")
+    schema = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in fields)
+    _write_durably(kept, schema)
+    return schema
+
+
 def listed(path: Path, which: str) -> list[str]:
     """The files that count, by their names under `which`."""
     found: set[str] = set()
@@ -88,8 +113,10 @@ def listed(path: Path, which: str) -> list[str]:
     return sorted(found - gone)
 
 
-def start(spark: SparkSession, lake: Lake, *, continuous: bool) -> StreamingQuery:
-    """Starts landing."""
+def start(
+    spark: SparkSession, lake: Lake, *, continuous: bool, landed: Callable[[int], None] | None = None
+) -> StreamingQuery:
+    """Starts landing; `landed` is told how many rows each batch has written, good and bad."""
     lake.path.mkdir(parents=True, exist_ok=True)
     remove_leftovers(lake.path)
     reader = (
@@ -105,9 +132,11 @@ def start(spark: SparkSession, lake: Lake, *, continuous: bool) -> StreamingQuer
     if lake.schema is not None:
         columns = [lake.schema, META, *([AS_IT_WAS] if lake.bad_topic is not None else [])]
         reader = reader.option("valueFormat", "json").schema(", ".join(columns))
+    frame = reader.load()
+    if lake.event_time is not None and lake.event_time not in frame.columns:
+        raise ValueError(f"event_time: there is no column {lake.event_time}; there are {', '.join(frame.columns)}")
     writer = (
-        reader.load()
-        .writeStream.foreachBatch(lander(lake))
+        frame.writeStream.foreachBatch(lander(lake, landed))
         .option("checkpointLocation", str(lake.path / CHECKPOINT))
         .queryName(f"lake {lake.topic}")
     )
@@ -117,10 +146,12 @@ def start(spark: SparkSession, lake: Lake, *, continuous: bool) -> StreamingQuer
 def run(spark: SparkSession, lake: Lake, *, continuous: bool = False, watcher: Watcher | None = None) -> int:
     """Lands what there is, or goes on until it is stopped; how many records were read."""
     name = f"{lake.topic} to {lake.path}"
-    return (watcher or Watcher()).follow({name: start(spark, lake, continuous=continuous)})[name]
+    landed: list[int] = []
+    query = start(spark, lake, continuous=continuous, landed=landed.append)
+    return (watcher or Watcher()).follow({name: query}, rows_out=lambda: sum(landed))[name]
 
 
-def lander(lake: Lake) -> Callable[[DataFrame, int], None]:
+def lander(lake: Lake, landed: Callable[[int], None] | None = None) -> Callable[[DataFrame, int], None]:
     def land(frame: DataFrame, batch: int) -> None:
         done = lake.path / BATCHES / f"{batch:012}.json"
         if done.exists():
@@ -131,31 +162,45 @@ def lander(lake: Lake) -> Callable[[DataFrame, int], None]:
         kept = frame.persist() if lake.schema is not None else frame
         try:
             for which, some in split(kept, lake).items():
-                some.write.partitionBy("date").parquet(str(staging / which))
+                some.write.partitionBy(some.columns[-1]).parquet(str(staging / which))
                 files[which] = _move(staging / which, lake.path / which, f"batch-{batch:012}")
             if lake.bad_topic is not None and files[BAD]:
                 _send_bad(kept, lake, batch)
         finally:
             kept.unpersist()
         shutil.rmtree(staging, ignore_errors=True)
-        _write_durably(done, {"batch": batch, "files": files})
+        _write_durably(done, json.dumps({"batch": batch, "files": files}))
+        if landed is not None:
+            landed(sum(_row_count(lake.path / which / name) for which, names in files.items() for name in names))
 
     return land
 
 
+def day_column(columns: list[str]) -> str:
+    """A field of the value must not be taken for the day that its folder is named after."""
+    return "_date" if "date" in {name.lower() for name in columns} else "date"
+
+
+def _row_count(file: Path) -> int:
+    import pyarrow.parquet as pq
+
+    return int(pq.read_metadata(file).num_rows)
+
+
 def split(frame: DataFrame, lake: Lake) -> dict[str, DataFrame]:
-    """Good rows and bad ones, each with the day it belongs to."""
+    """Good rows and bad ones, each with the day it belongs to as the last column."""
     from pyspark.sql import functions as f
 
     if lake.schema is None:
         when = f.col(lake.event_time) if lake.event_time else f.col("timestamp")
-        return {ROWS: frame.withColumn("date", f.to_date(when))}
+        return {ROWS: frame.withColumn(day_column(frame.columns), f.to_date(when))}
     stamp = f.col("_timestamp")
     when = f.coalesce(f.col(lake.event_time), stamp) if lake.event_time else stamp
     bad = frame.where("_corrupt is not null").select(
         "_topic", "_partition", "_offset", "_timestamp", "_key", "_corrupt", f.to_date(stamp).alias("date")
     )
-    good = frame.where("_corrupt is null").drop("_corrupt", "_value").withColumn("date", f.to_date(when))
+    good = frame.where("_corrupt is null").drop("_corrupt", "_value")
+    good = good.withColumn(day_column(good.columns), f.to_date(when))
     return {ROWS: good, BAD: bad}
 
 
@@ -192,43 +237,56 @@ def compact(spark: SparkSession, path: str | Path, below_bytes: int = COMPACT_BE
         for name in listed(root, which):
             if (root / which / name).stat().st_size < below_bytes:
                 by_day.setdefault(str(Path(name).parent), []).append(name)
-        for names in by_day.values():
+        for day, names in by_day.items():
             if len(names) < 2:
                 continue
             label = uuid.uuid4().hex
             staging = root / STAGING / label
             paths = [str(root / which / name) for name in names]
             some = spark.read.option("basePath", str(root / which)).parquet(*paths)
-            some.coalesce(1).write.partitionBy("date").parquet(str(staging))
+            some.coalesce(1).write.partitionBy(day.partition("=")[0]).parquet(str(staging))
             files = _move(staging, root / which, f"merged-{label}")
             shutil.rmtree(staging, ignore_errors=True)
             # Readers see the merged file and not its parts from here on.
-            _write_durably(root / BATCHES / f"merged-{label}.json", {"files": {which: files}, "replaces": names})
+            content = {"files": {which: files}, "replaces": names}
+            _write_durably(root / BATCHES / f"merged-{label}.json", json.dumps(content))
             merged += len(names)
     remove_leftovers(root)
     return merged
 
 
 def _move(staging: Path, target: Path, label: str) -> list[str]:
-    """Moves files to their place under names of the batch's; their names, relative to `target`."""
+    """Moves files to their place under names of the batch's; their names, relative to `target`.
+
+    They are on the disk when this returns: the list that makes them count must not outlive them.
+    """
     names = []
+    folders: set[Path] = set()
     for nth, file in enumerate(sorted(staging.rglob("*.parquet"))):
         name = Path(file.parent.relative_to(staging)) / f"{label}-{nth:04}.parquet"
         (target / name).parent.mkdir(parents=True, exist_ok=True)
+        _sync(file)
         os.replace(file, target / name)
+        folders.update(((target / name).parent, target, target.parent))
         names.append(str(name))
+    for folder in folders:
+        _sync(folder)
     return names
 
 
-def _write_durably(path: Path, content: dict[str, Any]) -> None:
+def _write_durably(path: Path, content: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(".tmp")
     with open(temporary, "w", encoding="utf-8") as file:
-        json.dump(content, file)
+        file.write(content)
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
-    descriptor = os.open(path.parent, os.O_RDONLY)
+    _sync(path.parent)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import IO, TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 POLL_S: Final = 0.2
 LINE_EVERY_S: Final = 5.0
+LINE_WIDTH_MAX: Final = 200
 
 
 def lag(progress: dict[str, Any]) -> int:
@@ -34,10 +37,15 @@ def _offsets(given: Any) -> dict[str, dict[str, int]]:
     return given if isinstance(given, dict) else {}
 
 
-def describe(progress: dict[str, Any], rows_in: int) -> str:
+def describe(progress: dict[str, Any], rows_in: int, rows_out: int | None = None) -> str:
+    """`rows_out` is given where Spark does not know: it counts rows of sinks, not of functions."""
     durations = progress.get("durationMs", {})
     sink = progress.get("sink", {}).get("numOutputRows", -1)
-    out = f", {sink:,} rows out" if isinstance(sink, int) and sink >= 0 else ""
+    out = ""
+    if rows_out is not None:
+        out = f", {rows_out:,} rows out in all"
+    elif isinstance(sink, int) and sink >= 0:
+        out = f", {sink:,} rows out"
     rate = progress.get("processedRowsPerSecond") or 0.0
     return (
         f"batch {progress.get('batchId')}: {progress.get('numInputRows', 0):,} rows in{out} "
@@ -45,60 +53,110 @@ def describe(progress: dict[str, Any], rows_in: int) -> str:
     )
 
 
-class Watcher:
-    """Follows queries until all have ended; raises what ended one of them."""
+class Line:
+    """One line, written over in a terminal."""
 
-    def __init__(self, to: IO[str] | None = None, *, quiet: bool = False) -> None:
+    def __init__(self, to: IO[str] | None, quiet: bool) -> None:
         self._to = to or sys.stderr
         self._quiet = quiet
         self._is_terminal = self._to.isatty()
-        self._last_line_s = 0.0
+        self._last_s = 0.0
         self._width = 0
 
-    def follow(self, queries: dict[str, StreamingQuery], stop: Callable[[], bool] | None = None) -> dict[str, int]:
-        """The rows that each has read. `stop` is asked now and then whether to end them."""
-        rows = dict.fromkeys(queries, 0)
-        seen = dict.fromkeys(queries, -1)
-        while any(query.isActive for query in queries.values()):
-            for name, query in queries.items():
-                for progress in query.recentProgress:
-                    if progress["batchId"] > seen[name]:
-                        seen[name] = progress["batchId"]
-                        rows[name] += progress["numInputRows"]
-                latest = query.lastProgress
-                status = query.status["message"]
-                if latest is None:
-                    self._show(f"{name}: {status}")
-                else:
-                    self._show(f"{name}: {describe(json.loads(latest.json), rows[name])}; {status}")
-            if stop is not None and stop():
-                for query in queries.values():
-                    query.stop()
-            time.sleep(POLL_S)
-        for name, query in queries.items():
-            for progress in query.recentProgress:
-                if progress["batchId"] > seen[name]:
-                    seen[name] = progress["batchId"]
-                    rows[name] += progress["numInputRows"]
-        self.clear()
-        for query in queries.values():
-            failure = query.exception()
-            if failure is not None:
-                raise failure
-        return rows
-
-    def _show(self, line: str) -> None:
+    def show(self, line: str) -> None:
         now = time.monotonic()
         if self._quiet:
             return
         if self._is_terminal:
-            print(f"\r{line[:200].ljust(self._width)}", end="", file=self._to, flush=True)
-            self._width = min(len(line), 200)
-        elif now - self._last_line_s >= LINE_EVERY_S:
-            self._last_line_s = now
+            print(f"\r{line[:LINE_WIDTH_MAX].ljust(self._width)}", end="", file=self._to, flush=True)
+            self._width = min(len(line), LINE_WIDTH_MAX)
+        elif now - self._last_s >= LINE_EVERY_S:
+            self._last_s = now
             print(line, file=self._to, flush=True)
 
     def clear(self) -> None:
         if self._is_terminal and self._width:
             print("\r" + " " * self._width + "\r", end="", file=self._to, flush=True)
             self._width = 0
+
+
+class Watcher:
+    """Follows queries until all have ended; raises what ended one of them."""
+
+    def __init__(self, to: IO[str] | None = None, *, quiet: bool = False) -> None:
+        self._line = Line(to, quiet)
+
+    def follow(
+        self,
+        queries: dict[str, StreamingQuery],
+        stop: Callable[[], bool] | None = None,
+        rows_out: Callable[[], int] | None = None,
+    ) -> dict[str, int]:
+        """The rows that each has read. `stop` is asked now and then whether to end them."""
+        rows = dict.fromkeys(queries, 0)
+        seen = dict.fromkeys(queries, -1)
+        while any(query.isActive for query in queries.values()):
+            for name, query in queries.items():
+                _add_up(name, query, rows, seen)
+                latest = query.lastProgress
+                status = query.status["message"]
+                if latest is None:
+                    self._line.show(f"{name}: {status}")
+                else:
+                    out = None if rows_out is None else rows_out()
+                    self._line.show(f"{name}: {describe(json.loads(latest.json), rows[name], out)}; {status}")
+            if stop is not None and stop():
+                for query in queries.values():
+                    query.stop()
+            time.sleep(POLL_S)
+        for name, query in queries.items():
+            _add_up(name, query, rows, seen)
+        self._line.clear()
+        for query in queries.values():
+            failure = query.exception()
+            if failure is not None:
+                raise failure
+        return rows
+
+
+def _add_up(name: str, query: StreamingQuery, rows: dict[str, int], seen: dict[str, int]) -> None:
+    for progress in query.recentProgress:
+        if progress["batchId"] > seen[name]:
+            seen[name] = progress["batchId"]
+            rows[name] += progress["numInputRows"]
+
+
+class Steps:
+    """Shows which step of several a batch job is at, and how many of Spark's tasks are done, while Spark works."""
+
+    def __init__(self, spark: SparkSession, name: str, to: IO[str] | None = None, *, quiet: bool = False) -> None:
+        self._tracker = spark.sparkContext.statusTracker()
+        self._name = name
+        self._line = Line(to, quiet)
+        self._step = "starting"
+        self._began_s = time.monotonic()
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="progress", daemon=True)
+
+    def __enter__(self) -> Steps:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+        self._line.clear()
+
+    def at(self, step: str) -> None:
+        self._step = step
+
+    def _watch(self) -> None:
+        while not self._is_over.wait(POLL_S):
+            self._line.show(self.line())
+
+    def line(self) -> str:
+        stages = [self._tracker.getStageInfo(number) for number in self._tracker.getActiveStageIds()]
+        tasks = sum(stage.numTasks for stage in stages if stage is not None)
+        done = sum(stage.numCompletedTasks for stage in stages if stage is not None)
+        waiting = f"{done:,} of {tasks:,} tasks" if tasks else "waiting for Spark"
+        return f"{self._name}: {self._step}; {waiting}, {time.monotonic() - self._began_s:.0f} s"

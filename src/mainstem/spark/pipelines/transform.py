@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,15 @@ META: Final = "_key binary, _topic string, _partition int, _offset bigint, _time
 SINK_COLUMNS: Final = ("key", "headers", "topic", "partition", "timestamp")
 
 Function = Callable[["DataFrame"], "DataFrame"]
+
+_SHORT: Final = re.compile(r"(\d+)\s*([smhd])")
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+def interval(text: str) -> str:
+    """As Spark spells it: `10m` becomes `10 minutes`; what it knows already stays as it is."""
+    found = _SHORT.fullmatch(text.strip())
+    return text.strip() if found is None else f"{found[1]} {_UNITS[found[2]]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +108,18 @@ def sink_frame(result: DataFrame) -> DataFrame:
     return result.select(*keys, value)
 
 
-def start(spark: SparkSession, job: Transform, how: str | Function, *, continuous: bool) -> StreamingQuery:
-    """Starts the query; `how` is a SQL statement over `input`, or a function."""
+def start(
+    spark: SparkSession,
+    job: Transform,
+    how: str | Function,
+    *,
+    continuous: bool,
+    written: Callable[[int], None] | None = None,
+) -> StreamingQuery:
+    """Starts the query; `how` is a SQL statement over `input`, or a function.
+
+    Where Spark cannot count what is written, which is in the mode `update`, `written` is told of every batch.
+    """
     given = source_frame(spark, job)
     if callable(how):
         result = how(given)
@@ -108,9 +128,9 @@ def start(spark: SparkSession, job: Transform, how: str | Function, *, continuou
         result = spark.sql(how)
     name = f"{job.source} to {job.target}"
     checkpoint = str(job.checkpoint)
-    if job.output_mode == "update":
+    if is_updating(job):
         # Spark refuses this mode for a Python sink; as named writes, one a batch, it is exactly once all the same.
-        stream = result.writeStream.foreachBatch(updater(job))
+        stream = result.writeStream.foreachBatch(updater(job, written))
     else:
         stream = sink_frame(result).writeStream.format("mainstem").options(**sink_options(job))
     writer = stream.outputMode(job.output_mode).option("checkpointLocation", checkpoint).queryName(name)
@@ -125,13 +145,23 @@ def sink_options(job: Transform) -> dict[str, str]:
     }
 
 
-def updater(job: Transform) -> Callable[[DataFrame, int], None]:
+def is_updating(job: Transform) -> bool:
+    return job.output_mode == "update"
+
+
+def updater(job: Transform, written: Callable[[int], None] | None = None) -> Callable[[DataFrame, int], None]:
     """Writes a batch under the query's own id, which Spark keeps in the checkpoint: a new checkpoint is a new sink."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as f
 
     def write(frame: DataFrame, batch: int) -> None:
         query = json.loads((job.checkpoint / "metadata").read_text())["id"]
         named = {"txnAppId": query, "txnVersion": str(batch)}
-        sink_frame(frame).write.format("mainstem").mode("append").options(**sink_options(job), **named).save()
+        counted = Observation()
+        rows = sink_frame(frame).observe(counted, f.count(f.lit(1)).alias("rows"))
+        rows.write.format("mainstem").mode("append").options(**sink_options(job), **named).save()
+        if written is not None:
+            written(int(counted.get["rows"]))
 
     return write
 
@@ -145,6 +175,8 @@ def run(
     watcher: Watcher | None = None,
 ) -> int:
     """Does what there is to do, or goes on until it is stopped; how many records were read."""
-    query = start(spark, job, how, continuous=continuous)
+    written: list[int] = []
+    query = start(spark, job, how, continuous=continuous, written=written.append)
     name = f"{job.source} to {job.target}"
-    return (watcher or Watcher()).follow({name: query})[name]
+    rows_out = (lambda: sum(written)) if is_updating(job) else None
+    return (watcher or Watcher()).follow({name: query}, rows_out=rows_out)[name]

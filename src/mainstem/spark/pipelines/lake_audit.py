@@ -1,0 +1,79 @@
+"""Whether a lake has every record of a topic once, and with the same content.
+
+The topic is decoded as the lake's was, with the schema that its files have, and both are compared record by record:
+where it was, its key, and its content as one text. Bad records are compared with the lake's table of them.
+
+A lake is kept longer than a topic: what it has from before the topic's first record is counted, and is no difference.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mainstem.spark.pipelines import lake
+from mainstem.spark.pipelines.audit import Report, compare, topic_frame
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from mainstem.spark.pipelines.progress import Steps
+
+
+def compare_lake(
+    spark: SparkSession, bootstrap: str, topic: str, path: str | Path, steps: Steps | None = None
+) -> Report:
+    """Compares what is committed in a topic with a lake of it."""
+    rows = lake.rows(spark, path)
+    rows = rows.drop(rows.columns[-1])  # the day, which is the folder's
+    if "_offset" in rows.columns:
+        landed = _content(rows)
+        if lake.listed(Path(path), lake.BAD):
+            landed = landed.unionAll(_content(lake.rows(spark, path, lake.BAD), "_corrupt"))
+        there = _decoded(spark, bootstrap, topic, rows)
+    else:
+        landed, there = _raw(rows), _raw(topic_frame(spark, bootstrap, topic))
+    first = there.groupBy("partition").agg({"offset": "min"}).withColumnRenamed("min(offset)", "first")
+    kept = landed.join(first, "partition").where("offset >= first").drop("first")
+    report = compare(there, kept, (topic, str(path)), steps=steps)
+    older = landed.count() - kept.count()
+    report.figures["records that only the lake has kept"] = f"{older:,} (from before the topic's first)"
+    return report
+
+
+def _raw(frame: DataFrame) -> DataFrame:
+    return frame.select("partition", "offset", "key", "value", "timestamp")
+
+
+def _decoded(spark: SparkSession, bootstrap: str, topic: str, rows: DataFrame) -> DataFrame:
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    from mainstem.spark.schema import CORRUPT
+
+    schema = StructType([*rows.schema.fields, StructField(CORRUPT, StringType())])
+    frame = (
+        spark.read.format("mainstem")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", topic)
+        .option("kafka.isolation.level", "read_committed")
+        .option("valueFormat", "json")
+        .schema(schema)
+        .load()
+    )
+    good = _content(frame.where("_corrupt is null").drop("_corrupt"))
+    return good.unionAll(_content(frame.where("_corrupt is not null"), "_corrupt"))
+
+
+def _content(frame: DataFrame, column: str | None = None) -> DataFrame:
+    """Where each record was, and what is in it: one column, or all fields of the value as one text."""
+    from pyspark.sql import functions as f
+
+    own = {"_topic", "_partition", "_offset", "_timestamp", "_key"}
+    fields = [f.col(f"`{name}`") for name in frame.columns if name not in own]
+    content = f.col(column) if column is not None else f.to_json(f.struct(*fields))
+    return frame.select(
+        f.col("_partition").alias("partition"),
+        f.col("_offset").alias("offset"),
+        f.col("_key").alias("key"),
+        content.alias("content"),
+    )

@@ -1,0 +1,60 @@
+"""Of what Spark raises, a person gets the sentence."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("pyspark", reason="PySpark is not installed")
+
+from pyspark.errors import AnalysisException, PySparkException
+
+from mainstem.spark.failures import sentence
+
+PLANNED = """[PYTHON_DATA_SOURCE_ERROR] Failed to plan Python data source mainstem: Traceback (most recent call last):
+  File "worker.py", line 1, in main
+    reader.partitions()
+ValueError: subscribe: there is no topic nope; create it, or correct the name
+ SQLSTATE: 38000
+
+JVM stacktrace:
+org.apache.spark.sql.AnalysisException
+"""
+IN_A_TASK = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Traceback (most recent call last):
+  File "fetching.py", line 9, in read
+mainstem.client.errors.OffsetOutOfRangeError: fetch: the offset is not there
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "fetching.py", line 12, in read
+mainstem.spark.bounds.DataLossError: t-0: records from offset 2 on are wanted, but the log begins at 5
+
+\tat org.apache.spark.api.python.BasePythonRunner.handlePythonException
+ SQLSTATE: XXKST"""
+OF_SPARK = """[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column `amunt` cannot be resolved. Did you mean `amount`? \
+SQLSTATE: 42703; line 1 pos 7;
+'Project ['amunt]
++- SubqueryAlias input
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (PySparkException(PLANNED), "subscribe: there is no topic nope; create it, or correct the name"),
+        (PySparkException(IN_A_TASK), "t-0: records from offset 2 on are wanted, but the log begins at 5"),
+        (AnalysisException(OF_SPARK), "A column `amunt` cannot be resolved. Did you mean `amount`?"),
+        (
+            PySparkException(
+                "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: [X.Y] no. SQLSTATE: 1"
+            ),
+            "no.",
+        ),
+    ],
+)
+def test_the_sentence_is_what_our_code_or_spark_says(error: Exception, told: str) -> None:
+    assert sentence(error) == told
+
+
+def test_what_spark_did_not_raise_is_left_alone() -> None:
+    assert sentence(RuntimeError("a bug")) is None

@@ -1,0 +1,52 @@
+"""What the pipelines are made of, without Spark."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+
+from mainstem.spark.pipelines import lake, progress, transform
+
+
+@pytest.mark.parametrize(
+    ("given", "spelled"),
+    [("10m", "10 minutes"), (" 30s", "30 seconds"), ("2 h", "2 hours"), ("1d", "1 days"), ("10 minutes", "10 minutes")],
+)
+def test_a_lateness_is_spelled_as_spark_knows_it(given: str, spelled: str) -> None:
+    assert transform.interval(given) == spelled
+
+
+def test_a_field_called_date_is_not_taken_for_the_day_of_its_folder() -> None:
+    assert lake.day_column(["id", "at"]) == "date"
+    assert lake.day_column(["id", "Date"]) == "_date"
+
+
+PROGRESS: dict[str, Any] = {
+    "batchId": 3,
+    "numInputRows": 1200,
+    "processedRowsPerSecond": 600.0,
+    "durationMs": {"triggerExecution": 2000},
+    "sources": [{"endOffset": {"t": {"0": 10}}, "latestOffset": {"t": {"0": 15, "1": 2}}}],
+    "sink": {"numOutputRows": 1100},
+}
+
+
+def test_progress_tells_rows_in_and_out_lag_and_time() -> None:
+    assert progress.describe(PROGRESS, 5000) == (
+        "batch 3: 1,200 rows in, 1,100 rows out (5,000 in all, 600/s), lag 7, took 2,000 ms"
+    )
+
+
+def test_rows_that_spark_does_not_count_are_told_by_who_wrote_them() -> None:
+    assert "1,200 rows in, 4,900 rows out in all (" in progress.describe(PROGRESS, 5000, 4900)
+
+
+def test_outside_of_a_terminal_lines_do_not_come_faster_than_one_can_read() -> None:
+    out = io.StringIO()
+    line = progress.Line(out, quiet=False)
+    for nth in range(50):
+        line.show(f"line {nth}")
+    line.clear()
+    assert out.getvalue() == "line 0\n"

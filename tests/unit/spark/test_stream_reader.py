@@ -1,0 +1,56 @@
+"""The streaming reader's offsets, with a broker that is only said to be there."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("pyspark", reason="PySpark is not installed")
+pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+
+from mainstem.spark.offsets import Offsets
+from mainstem.spark.options import source_options
+from mainstem.spark.schema import default_schema, wanted
+from mainstem.spark.stream import TopicStreamReader
+
+GIVEN = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
+
+
+class Told(TopicStreamReader):
+    """One that is told where partitions end."""
+
+    target: Offsets
+    now: Offsets
+
+    async def _starting(self) -> Offsets:
+        return dict(self.now)
+
+    async def _target_ends(self) -> Offsets:
+        return dict(self.target)
+
+    async def _ends(self, begin: Offsets) -> Offsets:
+        return dict(self.now)
+
+
+def reader(**options: str) -> Told:
+    found = source_options({**GIVEN, **options}, streaming=True)
+    return Told(found, wanted(default_schema(found), found))
+
+
+def test_a_batch_of_available_now_never_ends_before_it_begins() -> None:
+    """Spark asks for the target first and for a start at `latest` second: records may come in between."""
+    query = reader()
+    query.target = {("t", 0): 100}
+    query.prepareForTriggerAvailableNow()
+    query.now = {("t", 0): 105}
+    start = query.initialOffset()
+    assert query.latestOffset(start) == start == {"t": {"0": 105}}
+    query.now = {("t", 0): 110}
+    assert query.latestOffset(start) == start
+
+
+def test_available_now_leaves_what_came_later_to_the_next_run() -> None:
+    query = reader(startingOffsets="earliest")
+    query.target = {("t", 0): 100}
+    query.prepareForTriggerAvailableNow()
+    query.now = {("t", 0): 110, ("t", 1): 7}
+    assert query.latestOffset({"t": {"0": 20}}) == {"t": {"0": 100}}
