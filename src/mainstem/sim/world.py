@@ -64,6 +64,7 @@ from mainstem.sim.nemesis import Nemesis
 from mainstem.sim.network import Network
 from mainstem.sim.observer import Observer
 from mainstem.sim.own_client import OwnConsumer, OwnProducer
+from mainstem.sim.steps import Steps
 from mainstem.sim.trace import Trace
 from mainstem.sim.txn_ledger import TxnLedger
 from mainstem.sim.txn_logs import TxnLogs
@@ -120,7 +121,6 @@ class World:
             self.count("K1 skewed clock")
         self.process.on_death = self._died
         self.process.on_served = self._served
-        self.process.on_operation = self._operation
         self.ledger = Ledger(self.count)
         self.ledger.loses_nothing = self.durable
         self.groups = GroupLedger(self.count)
@@ -147,10 +147,10 @@ class World:
         self.appended_once = AppendedOnce(self)
         self.ledger.may_be_twice = self._may_be_twice
         self.what_goes = WhatGoesIsDue(self)
-        log_order = LogOrder(self)
-        log_order.on_start = self.what_goes.moved
-        self._stepped: list[Checker] = [
-            log_order,
+        self.log_order = LogOrder(self)
+        self.log_order.on_start = self.what_goes.moved
+        stepped: list[Checker] = [
+            self.log_order,
             self._crash_keeps,
             MetadataReplays(self),
             CompactionKeeps(self),
@@ -172,7 +172,7 @@ class World:
             self.txn_logs,
         ]
         self.checkers: list[Checker] = [
-            *self._stepped,
+            *stepped,
             *self._following,
             self.what_goes,
             self._producer_ids,
@@ -182,11 +182,13 @@ class World:
             GroupsSettle(self),
             TransactionsHold(self),
         ]
+        steps = Steps(self.process, self.written, stepped, self._failed_directory, self._fail)
+        self.process.after_step = steps.after_step
+        self.process.on_operation = steps.operation
         self.observer = Observer(self)
         self.nemesis = Nemesis(self, Random(f"{seed}:nemesis"))
         self._admins: list[Admin] = []
         self._image: tuple[SimDisk, dict[tuple[bytes, int], int]] | None = None
-        self.process.after_step = self._after_step
 
     # The shape of a run
 
@@ -376,17 +378,6 @@ class World:
 
     # What the broker does
 
-    def _after_step(self) -> None:
-        process = self.process
-        broker = process.broker
-        if broker is None:
-            return
-        if self.written.is_stale or not process.is_serving:
-            self.written.look(broker, not process.is_serving)
-        if process.is_serving:
-            for checker in self._stepped:
-                checker.after_step(broker)
-
     def _appended(self, place: Place, batch: BatchView) -> None:
         for checker in self._following:
             checker.appended(place, batch)
@@ -419,12 +410,6 @@ class World:
             for checker in self.checkers:
                 checker.served(broker)
         except Violation as violation:
-            self._fail(violation)
-
-    def _operation(self, operation: str, path: str) -> None:
-        self.written.operation(operation, path)
-        violation = self._failed_directory.check(operation, path)
-        if violation is not None:
             self._fail(violation)
 
     def _fail(self, violation: Violation) -> None:

@@ -35,6 +35,8 @@ class LogOrder(Checker):
         self._seen: dict[Log, Offsets] = {}
         self.on_start: Callable[[Partition, int], None] = _nobody_asks
         """Told where each log starts, when it is first seen and when that has moved."""
+        self.moved: list[Partition] = []
+        """Those with a log that is new, or has moved in the last step."""
 
     def died(self, broker: Broker | None, how: str) -> None:
         self._seen.clear()
@@ -44,6 +46,8 @@ class LogOrder(Checker):
 
     def after_step(self, broker: Broker) -> None:
         seen = self._seen
+        if self.moved:
+            self.moved = []
         for partition in broker.partitions:
             log = partition.log
             before = seen.get(log)
@@ -56,6 +60,7 @@ class LogOrder(Checker):
                 or log.log_start != before.start
             ):
                 seen[log] = _moved(partition, log, before)
+                self.moved.append(partition)
                 if before is None or log.log_start != before.start:
                     self.on_start(partition, log.log_start)
 
