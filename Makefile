@@ -105,9 +105,9 @@ FROM ?= 0
 test-sim: build/compiled/.ready
 	PYTHONHASHSEED=0 PYTHONPATH=build/compiled $(BIN)/python -m mainstem.sim --seeds $(SEEDS) --from $(FROM) --jobs $(JOBS)
 
-## make test-mutations    historical bugs put back: the simulator must find each (docs/track-record.md)
+## make test-mutations    historical bugs put back: the simulator must find each (docs/track-record.md); BUG=name for one
 test-mutations: $(VENV)/.ready
-	$(INTERPRETED) -m pytest -n $(JOBS) tests/mutations --timeout 1800
+	$(INTERPRETED) -m pytest -n $(JOBS) tests/mutations --timeout 1800 -rP -k '$(BUG)'
 
 ## make bench [ROW=name]  Apache Kafka and Mainstem side by side; writes the tables of docs/benchmarks.md
 bench: build/compiled/.ready

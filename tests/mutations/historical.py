@@ -37,6 +37,7 @@ from mainstem.storage.errors import StorageError
 from mainstem.storage.flushing import FlushJob
 from mainstem.storage.log import Log
 from mainstem.storage.readable_log import ReadableLog
+from mainstem.storage.retention import count_over
 
 Reached = Callable[[], None]
 Patch = Callable[[pytest.MonkeyPatch, Reached], None]
@@ -53,6 +54,11 @@ class Mutation:
     first_seed: int = 0
     every: int = 1
     """Of the seeds from the first on, which are tried."""
+
+    @property
+    def name(self) -> str:
+        """What `make test-mutations BUG=` takes."""
+        return self.bug.replace(" ", "-").replace("#", "")
 
 
 def _state_before_write(patch: pytest.MonkeyPatch, reached: Reached) -> None:
@@ -483,6 +489,39 @@ def _stable_offset_is_high_watermark(patch: pytest.MonkeyPatch, reached: Reached
     patch.setattr(ReadableLog, "last_stable_offset", property(last_stable_offset))
 
 
+def _idle_producer_is_refused(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Redpanda #22670: who comes back when its state has expired is told that nobody knows it."""
+    original_expire, original_check = ProducerStates.expire, ProducerStates.check_data
+    gone: dict[ProducerStates, set[int]] = {}
+
+    def expire(self: ProducerStates, now_ms: int, expiration_ms: int) -> list[int]:
+        expired = original_expire(self, now_ms, expiration_ms)
+        gone.setdefault(self, set()).update(expired)
+        return expired
+
+    def check(self: ProducerStates, origin: Any, producer_id: int, epoch: int, first_sequence: int, *rest: Any) -> None:
+        if self.get(producer_id) is None and producer_id in gone.get(self, ()) and first_sequence != 0:
+            reached()
+            raise RemoteError(ErrorCode.UNKNOWN_PRODUCER_ID, f"producer {producer_id} is not known")
+        original_check(self, origin, producer_id, epoch, first_sequence, *rest)
+
+    patch.setattr(ProducerStates, "expire", expire)
+    patch.setattr(ProducerStates, "check_data", check)
+
+
+def _retention_takes_one_more(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Our own: retention by size takes the segment without which the log has less than it should."""
+
+    def count(segments: Any, retention_bytes: int, high_watermark: int, log_end: int) -> int:
+        found = count_over(segments, retention_bytes, high_watermark, log_end)
+        if found and found + 1 < len(segments) and high_watermark >= segments.upper_offset(found, log_end):
+            reached()
+            return found + 1
+        return found
+
+    patch.setattr("mainstem.storage.log.count_over", count)
+
+
 def _of_transactions(bug: str, what: str, patch: Patch, invariants: tuple[str, ...], seeds_max: int) -> Mutation:
     """Looked for in the seeds that have transactions."""
     return Mutation(bug, what, patch, invariants, seeds_max, TRANSACTIONAL_EVERY - 1, TRANSACTIONAL_EVERY)
@@ -573,5 +612,7 @@ MUTATIONS = (
     _of_transactions("early expiry", "producers expire early", _producers_expire_early, TRANSACTIONS, 20),
     _of_transactions("Redpanda #3036", "stable offset off by one", _stable_offset_off_by_one, TRANSACTIONS, 30),
     _of_transactions("nisshi #689", "no stable offset", _stable_offset_is_high_watermark, TRANSACTIONS, 30),
+    Mutation("Redpanda #22670", "an idle producer is refused", _idle_producer_is_refused, ("T1",), 100),
+    Mutation("retention", "retention takes one segment more", _retention_takes_one_more, ("P1 what goes",), 30),
     Mutation("compaction and recovery", "a gap is taken for a loss", _recovery_point_not_written, ("D3", "P1"), 300),
 )

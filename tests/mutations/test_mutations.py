@@ -36,7 +36,7 @@ QUICK = 30
     [
         pytest.param(
             each,
-            id=each.bug.replace(" ", "-"),
+            id=each.name,
             marks=[] if each.seeds_max <= QUICK else [pytest.mark.campaign],
         )
         for each in MUTATIONS

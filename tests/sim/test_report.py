@@ -20,6 +20,18 @@ def test_a_failed_seed_says_what_broke_and_how_to_replay_it() -> None:
     assert told.endswith("replay it with: python -m mainstem.sim --seed 3")
 
 
+def test_a_run_that_ends_in_an_exception_tells_its_story_too() -> None:
+    def fail() -> None:
+        raise KeyError("nobody has thought of this")
+
+    world = World(3)
+    world.scheduler.later(2.0, fail)
+    told = report(world.run())
+    assert "seed 3 broke a promise: no run ends in an exception" in told
+    assert "KeyError: 'nobody has thought of this'" in told
+    assert "the broker starts, for life 1" in told
+
+
 def test_what_turned_a_run_is_not_buried_under_what_went_well() -> None:
     trace = Trace(Scheduler(Random(1)))
     trace.event("died", 1, "power loss")

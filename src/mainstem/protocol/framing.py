@@ -9,6 +9,7 @@ with what the peer says will come: a peer cannot make us allocate by announcing.
 but grows to the exact size at each write and then moves everything: five times the cost.)
 """
 
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from typing import Final
 
 from librt.strings import read_i32_be
@@ -26,14 +27,15 @@ _UNKNOWN: Final = -1
 class SharedBuffer:
     """What every connection of one loop reads into. Its content is good until the next read of another of them.
 
+    Pages of its own, which the system gives when they are first written to: a client that is sent little holds little.
+
     `waiting` is the receiver whose half-received frame still lies here; whoever reads next has it saved first.
     """
 
-    __slots__ = ("bytes", "size", "view", "waiting")
+    __slots__ = ("size", "view", "waiting")
 
     def __init__(self, size: int = SHARED_BYTES) -> None:
-        self.bytes = bytearray(size)
-        self.view = memoryview(self.bytes)
+        self.view = memoryview(mmap(-1, size, flags=MAP_PRIVATE | MAP_ANONYMOUS))
         self.size: i64 = size
         self.waiting: FrameReceiver | None = None
 

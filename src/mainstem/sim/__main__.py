@@ -10,13 +10,11 @@ import multiprocessing
 import os
 import sys
 import time
-import traceback
 from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
 from mainstem.build_info import build_name
-from mainstem.sim.ledger import Violation
 from mainstem.sim.nemesis import EXPECTED, REACHED
 from mainstem.sim.world import TRANSACTIONAL_EVERY, Result, run_seed
 
@@ -64,25 +62,16 @@ def report(result: Result) -> str:
     )
 
 
-def _run(seed: int) -> Result:
-    try:
-        result = run_seed(seed)
-    except Exception:
-        broken = Violation("no run ends in an exception", traceback.format_exc(limit=-8))
-        result = Result(seed, Counter(), "", broken, [])
-    return result
-
-
 def _results(first: int, seeds: int, jobs: int) -> Iterator[Result]:
     """A worker collects no garbage: after some seeds it ends, and another is forked from this process."""
     with multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=CHUNKS_PER_WORKER) as pool:
-        yield from pool.imap_unordered(_run, range(first, first + seeds), chunksize=SEEDS_PER_CHUNK)
+        yield from pool.imap_unordered(run_seed, range(first, first + seeds), chunksize=SEEDS_PER_CHUNK)
 
 
 def _prepare() -> None:
     """What the first runs of a process make for all later ones, as encoders and decoders, is made before any fork."""
     for seed in range(TRANSACTIONAL_EVERY):
-        _run(seed)
+        run_seed(seed)
     gc.collect()
     gc.freeze()
 

@@ -145,6 +145,7 @@ class Admin:
         if not end:
             return
         offset = self.rng.randrange(end + 1)
+        self.world.what_goes.asked(place, offset)
         partition = DeleteRecordsPartition(partition_index=0, offset=offset)
         request = DeleteRecordsRequest(
             topics=[DeleteRecordsTopic(name=place[0], partitions=[partition])], timeout_ms=1000

@@ -27,10 +27,10 @@ class NotSent(NoAnswer):
     """The request never left."""
 
 
-def _retrieve(future: "asyncio.Future[Message]") -> None:
-    """Whoever sent it may not look at the answer any more."""
-    if not future.cancelled():
-        future.exception()
+def _fail(future: "asyncio.Future[Message]", why: str) -> None:
+    if not future.done():
+        future.set_exception(NoAnswer(why))
+        future.exception()  # whoever sent it may not look at the answer any more, and nobody is to be warned
 
 
 class BadBytes(NoAnswer):
@@ -62,7 +62,6 @@ class ClientConnection(asyncio.Protocol):
         assert self._transport is not None
         self._correlation_id += 1
         future: asyncio.Future[Message] = self._loop.create_future()
-        future.add_done_callback(_retrieve)
         if answered:
             self._waiting[self._correlation_id] = (request.API_KEY, version, future)
         else:
@@ -91,8 +90,7 @@ class ClientConnection(asyncio.Protocol):
         self._transport = None
         waiting, self._waiting = self._waiting, {}
         for _, _, future in waiting.values():
-            if not future.done():
-                future.set_exception(NoAnswer(str(error)))
+            _fail(future, str(error))
 
     def close(self) -> None:
         if self._transport is not None:
@@ -134,15 +132,16 @@ class SimClient:
         return self._connection
 
     async def send(self, request: Message, version: int, *, answered: bool = True) -> "asyncio.Future[Message]":
-        connection = await self.connected()
+        connection = self._connection
+        if connection is None or not connection.is_open:
+            connection = await self.connected()
         return connection.send(request, version, self.name, answered=answered)
 
     async def answer(self, sent: "asyncio.Future[Message]", kind: type[M], timeout_s: float | None = None) -> M:
         def give_up() -> None:
             # Later answers would be taken for those to later requests: the connection is of no more use.
             self.close()
-            if not sent.done():
-                sent.set_exception(NoAnswer("timed out"))
+            _fail(sent, "timed out")
 
         timer = self.loop.call_later(timeout_s or self._timeout_s, give_up)
         try:

@@ -51,8 +51,6 @@ class History:
     where: dict[bytes, int] = field(default_factory=dict)
     cuts: list[tuple[int, int]] = field(default_factory=list)
     """From which life of the broker on the log ended where."""
-    start_max: int = 0
-    """The highest log start anybody was told of."""
 
 
 class Ledger:
@@ -66,6 +64,8 @@ class Ledger:
         """Partitions whose bytes changed by themselves."""
         self.loses_nothing = True
         """Whether each acknowledgement is durable: then nothing that was seen may go."""
+        self.may_be_twice: Callable[[Send], bool] = lambda send: False
+        """Whether a record may rightly be there twice: the broker had forgotten its producer (C5)."""
 
     def history(self, place: Place) -> History:
         return self.histories.setdefault(place, History())
@@ -81,7 +81,7 @@ class Ledger:
         if self._is_gone(send.place, offset, life):
             self._gone(send, offset)
             return
-        if send.acked_at is not None and send.acked_at != offset:
+        if send.acked_at is not None and send.acked_at != offset and not self.may_be_twice(send):
             raise Violation(
                 "T1 a retry gets its first offset",
                 f"{value!r} of {send.producer} was acknowledged at {send.acked_at} and at {offset} of {send.place}",
@@ -127,7 +127,7 @@ class Ledger:
         if other != value:
             raise Violation("inconsistent-offsets", f"{place} has {other!r} and {value!r} at offset {offset}")
         elsewhere = history.where.setdefault(value, offset)
-        if elsewhere != offset:
+        if elsewhere != offset and not self.may_be_twice(self.sends[value]):
             raise Violation("duplicate", f"{place} has {value!r} at {elsewhere} and at {offset}")
 
     def damage(self, place: Place) -> None:

@@ -162,6 +162,13 @@ class SimClock:
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self.skew_ms = 0
+        self.before_jump: Callable[[], None] | None = None
+        """Called while it still shows what it showed: between two jumps it only goes forward."""
+
+    def jump(self, by_ms: int) -> None:
+        if self.before_jump is not None:
+            self.before_jump()
+        self.skew_ms += by_ms
 
     def wall_ms(self) -> int:
         return EPOCH_MS + self.skew_ms + int(self._scheduler.now * 1000)

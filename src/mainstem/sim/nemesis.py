@@ -41,6 +41,7 @@ EXPECTED: Final = (
     "C2 id taken from a living client",
     "C3 member vanished before SyncGroup",
     "C4 static member replaced",
+    "C5 idle producer came back",
     "C6 sequences began anew",
     "K1 skewed clock",
     "K2 clock jump",
@@ -100,6 +101,9 @@ REACHED: Final = (
     "log given up",
     "producer began anew after a loss",
     "records deleted",
+    "C5 copy appended after expiry",
+    "C5 out of order after expiry",
+    "retention moved a start",
     "exited by itself",
     "commit checked",
     "start failed on a sick disk",
@@ -279,8 +283,8 @@ class Nemesis:
     def _clock(self) -> None:
         self.world.count("K2 clock jump")
         clock = self.world.process.clock
-        clock.skew_ms += self.rng.choice((-600_000, -5_000, -2_000, 50, 70_000, 600_000, 3_000_000))
-        clock.skew_ms = max(-1_500_000, min(clock.skew_ms, 10_000_000))
+        wanted = clock.skew_ms + self.rng.choice((-600_000, -5_000, -2_000, 50, 70_000, 600_000, 3_000_000))
+        clock.jump(max(-1_500_000, min(wanted, 10_000_000)) - clock.skew_ms)
         self.world.trace("clock", clock.skew_ms)
 
     def _late_timers(self) -> None:
@@ -321,7 +325,7 @@ class Nemesis:
             self.world.kill()
             if self.rng.random() < 0.5:
                 self.world.count("K2 clock jump")
-                self.world.process.clock.skew_ms -= self.rng.choice((500, 1_000, 2_000, 3_000))
+                self.world.process.clock.jump(-self.rng.choice((500, 1_000, 2_000, 3_000)))
             for path in found:
                 self.world.disk.remove(path)
                 self.world.disk.sync_directory(path.rpartition("/")[0])

@@ -71,7 +71,8 @@ class OwnProducer:
         except KafkaError as error:
             self.world.count("own producer failed")
             # What is lost of one partition may cost the producer its epoch, and so what it has under way to others.
-            if all(self.world.is_sound((self.topic, each)) for each in range(self.partitions)):
+            sound = all(self.world.is_sound((self.topic, each)) for each in range(self.partitions))
+            if sound and not self.world.appended_once.has_forgotten(self.topic):
                 raise Violation("T1 our producer delivers", f"{self.name}: {type(error).__name__}: {error}") from error
             return
         if metadata.offset >= 0 and (self.world.durable or life == self.world.process.life):

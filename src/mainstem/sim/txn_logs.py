@@ -18,6 +18,9 @@ from mainstem.sim.written import STATE_TOPIC
 Decision = tuple[int, int, bool]
 """A producer id, the epoch of its markers, and whether they commit."""
 
+StateRecord = tuple[int, str, Transaction | None]
+"""Its offset, the transactional id, and what is noted of it; None where that is forgotten."""
+
 
 @dataclass(slots=True)
 class OnPartition:
@@ -57,6 +60,19 @@ class TxnLogs(Checker):
         self.changes = 0
         """Counts what moved any of this."""
         self._owners: dict[int, tuple[int, str]] = {}
+        self._read: dict[BatchView, list[StateRecord]] = {}
+
+    def read(self, batch: BatchView) -> list[StateRecord]:
+        """The records of a batch of a coordinator; several checkers ask, and after each start again."""
+        found = self._read.get(batch)
+        if found is None:
+            found = []
+            for record in iterate_records(batch):
+                assert record.key is not None
+                transactional_id, txn = read_record(record.key, record.value)
+                found.append((record.offset, transactional_id, txn))
+            self._read[batch] = found
+        return found
 
     def current(self, producer_id: int) -> Transaction | None:
         """What is noted of the transactional id that has this producer id now."""
@@ -98,6 +114,7 @@ class TxnLogs(Checker):
         self.partitions.clear()
         self.decisions.clear()
         self._owners.clear()
+        self._read.clear()
 
     def _on(self, place: Place) -> OnPartition:
         found = self.partitions.get(place)
@@ -107,9 +124,7 @@ class TxnLogs(Checker):
 
     def _note(self, index: int, batch: BatchView) -> None:
         states = self.states.setdefault(index, {})
-        for record in iterate_records(batch):
-            assert record.key is not None
-            transactional_id, txn = read_record(record.key, record.value)
+        for _, transactional_id, txn in self.read(batch):
             if txn is None:
                 states.pop(transactional_id, None)
                 continue

@@ -490,6 +490,8 @@ async def fetch_committed_records(
     dropping: dict[int, None] = {}
     records: list[tuple[int, bytes]] = []
     for batch in iterate_batches(data, 0, len(data)):
+        if batch.next_offset <= offset:
+            client.complain("nonmonotonic-poll", place, f"at {offset}, got the batch at {batch.base_offset}")
         while aborted and aborted[0][0] <= batch.last_offset:
             dropping[aborted.pop(0)[1]] = None
         if batch.is_control:

@@ -124,6 +124,8 @@ class Producer:
             else:
                 await self._produce_once(partition)
             await asyncio.sleep(self.rng.random() ** 2 * self.world.pace_s)
+            if self.idempotent and self.world.producers_expire and self._odd.random() < 0.15:
+                await asyncio.sleep(self.world.producer_expiration_ms / 1000 * (1 + self._odd.random()))
 
     async def _init(self) -> None:
         try:
@@ -266,7 +268,7 @@ class Producer:
         """The broker knows another sequence: rightly so only if it lost some of it with its power.
 
         Or if it was started anew since, and this batch, which it had, has been removed: then it knows the last of a
-        producer's batches, and not that this one was there before.
+        producer's batches, and not that this one was there before. Or if it has forgotten the producer meanwhile.
         """
         world = self.world
         place = (self.topic, partition)
@@ -275,6 +277,8 @@ class Producer:
             self.world.count("producer began anew after a loss")
         elif batch.first_life < self.client.life and world.written.is_removed(place, *key):
             world.count("retry of a batch that is gone")
+        elif world.appended_once.may_be_out_of_order(place, self._producer_id, batch.sequence):
+            world.count("C5 out of order after expiry")
         else:
             raise Violation(
                 "T1 a batch in order is taken",

@@ -35,7 +35,7 @@ from mainstem.sim.client import SimClient
 from mainstem.sim.ledger import Violation
 from mainstem.sim.txn_shape import TxnShape
 from mainstem.sim.workloads import client_ms
-from mainstem.sim.world import ADDRESS, Result, World
+from mainstem.sim.world import A_DAY_MS, ADDRESS, Result, World
 
 Process = Callable[["Simulation"], Awaitable[None]]
 
@@ -126,6 +126,9 @@ class _World(World):
 
     def _txn_shape(self) -> TxnShape:
         return TxnShape()
+
+    def _producer_expiration_ms(self) -> int:
+        return int(self._settings.get("producer.id.expiration.ms", A_DAY_MS))
 
     def may_be_torn(self, producer_id: int) -> bool:
         return not self.durable

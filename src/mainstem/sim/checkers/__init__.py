@@ -6,6 +6,8 @@ A checker looks after each step of the broker, when the broker dies or has come 
 
 from typing import TYPE_CHECKING
 
+from mypy_extensions import mypyc_attr
+
 from mainstem.broker.app import Broker
 from mainstem.protocol.batch import BatchView
 from mainstem.sim.ledger import Place
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from mainstem.sim.world import World
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Checker:
     """One promise. What it does not look at it leaves as it is here."""
 

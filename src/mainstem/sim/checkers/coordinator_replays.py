@@ -44,7 +44,7 @@ class CoordinatorReplays(Checker):
 
 
 def _same(agreed: list[Transaction], live: Known) -> bool:
-    return len(agreed) == len(live) and all(one is other for one, other in zip(agreed, live.values(), strict=True))
+    return len(agreed) == len(live) and all(txn is agreed[at] for at, txn in enumerate(live.values()))
 
 
 def _difference(live: Known, written: Known) -> str:

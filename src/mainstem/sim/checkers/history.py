@@ -30,7 +30,7 @@ class HistoryHolds(Checker):
             there[offset] = value
             last_of_key[key] = offset
             send = ledger.sends[value]
-            if send.ordered and not (send.is_sent_anew and self._was_cut(place[0])):
+            if send.ordered and not (send.is_sent_anew and self._was_cut(place[0])) and not ledger.may_be_twice(send):
                 if newest.get(send.producer, -1) > send.number:
                     raise Violation("nonmonotonic-send", f"{place}: {value!r} at {offset} comes after a later one")
                 newest[send.producer] = send.number

@@ -4,6 +4,8 @@ At the end the batches themselves are read, past the broker: each begins after t
 It looks at every log after every step, so it is compiled where the hot modules are.
 """
 
+from collections.abc import Callable
+
 from mypy_extensions import i64
 
 from mainstem.broker.app import Broker
@@ -31,6 +33,10 @@ class LogOrder(Checker):
     def __init__(self, world: object) -> None:
         super().__init__(world)  # type: ignore[arg-type]
         self._seen: dict[Log, Offsets] = {}
+        self.on_start: Callable[[Partition, int], None] = _nobody_asks
+        """Told where each log starts, when it is first seen and when that has moved."""
+        self.moved: list[Partition] = []
+        """Those with a log that is new, or has moved in the last step."""
 
     def died(self, broker: Broker | None, how: str) -> None:
         self._seen.clear()
@@ -40,6 +46,8 @@ class LogOrder(Checker):
 
     def after_step(self, broker: Broker) -> None:
         seen = self._seen
+        if self.moved:
+            self.moved = []
         for partition in broker.partitions:
             log = partition.log
             before = seen.get(log)
@@ -52,6 +60,9 @@ class LogOrder(Checker):
                 or log.log_start != before.start
             ):
                 seen[log] = _moved(partition, log, before)
+                self.moved.append(partition)
+                if before is None or log.log_start != before.start:
+                    self.on_start(partition, log.log_start)
 
     def at_end(self, broker: Broker) -> None:
         for partition in broker.partitions:
@@ -66,6 +77,10 @@ class LogOrder(Checker):
                             "D1 offsets are given once", f"{partition}: a batch at {batch.base_offset} is after {last}"
                         )
                     last = batch.last_offset
+
+
+def _nobody_asks(partition: Partition, start: int) -> None:
+    pass
 
 
 def _moved(partition: Partition, log: Log, before: Offsets | None) -> Offsets:

@@ -3,10 +3,8 @@
 Judged by each record that a coordinator writes, and by each id that an idempotent producer is given.
 """
 
-from mainstem.core.txn.records import read_record
 from mainstem.core.txn.states import EMPTY, EPOCH_MAX, NO_ID, ONGOING, PREPARED, Transaction, is_exhausted
 from mainstem.protocol.batch import BatchView
-from mainstem.protocol.records import iterate_records
 from mainstem.sim.checkers import Checker
 from mainstem.sim.ledger import Place, Violation
 from mainstem.sim.written import STATE_TOPIC
@@ -28,9 +26,7 @@ class ProducerIdsRotate(Checker):
         if place[0] != STATE_TOPIC:
             return
         states = dict(self.world.txn_logs.states.get(place[1], {}))
-        for record in iterate_records(batch):
-            assert record.key is not None
-            transactional_id, txn = read_record(record.key, record.value)
+        for _, transactional_id, txn in self.world.txn_logs.read(batch):
             if txn is None:
                 states.pop(transactional_id, None)
                 continue

@@ -87,7 +87,10 @@ class ProducersAreKnown(Checker):
                     self._check(place, producer_id, last, states.get(producer_id))
 
     def _check(self, place: Place, producer_id: int, last: _Last, known: Producer | None) -> None:
-        if known is not None and (known.epoch, known.coordinator_epoch) == (last.epoch, last.coordinator_epoch):
+        epochs = {last.coordinator_epoch}
+        if self.world.producers_expire:
+            epochs.add(-1)  # it was silent for so long that it was forgotten, and came back
+        if known is not None and known.epoch == last.epoch and known.coordinator_epoch in epochs:
             self.world.count("producer is known")
             return
         found = "nothing" if known is None else f"epoch {known.epoch}, coordinator epoch {known.coordinator_epoch}"

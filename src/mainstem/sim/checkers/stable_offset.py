@@ -1,8 +1,8 @@
 """T6: the last stable offset is the high watermark, or where the first transaction begins that is open or whose marker
 is at or past the high watermark.
 
-Looked at after every step for partitions that have such a transaction, and for the others after every step that wrote
-something of a transaction. Which are open is told by the batches in the files.
+Looked at after every step that moved the log of a partition that has such a transaction, and on all partitions after
+every step that wrote something of a transaction. Which are open is told by the batches in the files.
 
 A start may find the high watermark before the end of the log. Of transactions that had ended before the start, with a
 marker past the high watermark, the broker knows only those that are not in its snapshot of producers: until the high
@@ -26,7 +26,15 @@ class StableOffset(Checker):
         if logs.changes != self._changes:
             self._changes = logs.changes
             self._unsettled = dict(logs.partitions)
-        for place, transactions in list(self._unsettled.items()):
+            for place in list(self._unsettled):
+                self._look(broker, place)
+        elif self._unsettled:
+            for partition in self.world.log_order.moved:
+                self._look(broker, (partition.topic, partition.index))
+
+    def _look(self, broker: Broker, place: Place) -> None:
+        transactions = self._unsettled.get(place)
+        if transactions is not None:
             self._check(broker, place, transactions)
             if not transactions.open and not transactions.ended and not transactions.ended_before:
                 del self._unsettled[place]

@@ -6,7 +6,6 @@ offsets that are part of them.
 
 from mainstem.core.group.records import read_offset_value
 from mainstem.core.group.store import OFFSET_PREFIX
-from mainstem.core.txn.records import read_record
 from mainstem.protocol.batch import BatchView
 from mainstem.protocol.records import iterate_records
 from mainstem.sim.checkers import Checker
@@ -18,10 +17,8 @@ from mainstem.sim.written import OFFSETS_TOPIC, STATE_TOPIC
 class TornTransactions(Checker):
     def appended(self, place: Place, batch: BatchView) -> None:
         if place[0] == STATE_TOPIC:
-            for record in iterate_records(batch):
-                assert record.key is not None
-                transactional_id, txn = read_record(record.key, record.value)
-                self.world.txns.log_state(transactional_id, place[1], record.offset, txn)
+            for offset, transactional_id, txn in self.world.txn_logs.read(batch):
+                self.world.txns.log_state(transactional_id, place[1], offset, txn)
 
     def reopened(self, place: Place, end: int, kept: list[BatchView], lost: list[BatchView]) -> None:
         if not lost:

@@ -1,0 +1,47 @@
+"""What is looked at after each step of the broker, and at each operation of its disk.
+
+Nothing else in a run happens as often, so this is compiled where the hot modules are, and so are the checkers that are
+asked here. Each of them looks at what may have changed and at nothing else.
+"""
+
+from collections.abc import Callable
+
+from mainstem.sim.broker_process import BrokerProcess
+from mainstem.sim.checkers import Checker
+from mainstem.sim.checkers.failed_directory import FailedDirectory
+from mainstem.sim.ledger import Violation
+from mainstem.sim.written import Written
+
+
+class Steps:
+    def __init__(
+        self,
+        process: BrokerProcess,
+        written: Written,
+        checkers: list[Checker],
+        failed_directory: FailedDirectory,
+        fail: Callable[[Violation], None],
+    ) -> None:
+        self._process = process
+        self._written = written
+        self._checkers = checkers
+        self._failed_directory = failed_directory
+        self._fail = fail
+
+    def after_step(self) -> None:
+        process = self._process
+        broker = process.broker
+        if broker is None:
+            return
+        is_serving = process.is_serving
+        if self._written.is_stale or not is_serving:
+            self._written.look(broker, not is_serving)
+        if is_serving:
+            for checker in self._checkers:
+                checker.after_step(broker)
+
+    def operation(self, operation: str, path: str) -> None:
+        self._written.operation(operation, path)
+        violation = self._failed_directory.check(operation, path)
+        if violation is not None:
+            self._fail(violation)

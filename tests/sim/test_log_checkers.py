@@ -1,0 +1,160 @@
+"""What the simulator's checkers of logs let pass, and what not: batches that come twice, and beginnings that go."""
+
+from collections import Counter
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mainstem.core.log.config import LogConfig
+from mainstem.protocol.batch import BatchView
+from mainstem.protocol.builder import BatchBuilder
+from mainstem.sim.checkers.appended_once import AppendedOnce
+from mainstem.sim.checkers.what_goes_is_due import WhatGoesIsDue
+from mainstem.sim.ledger import Violation
+from mainstem.sim.loop import EPOCH_MS, Scheduler, SimClock
+
+PLACE = ("log", 0)
+EXPIRATION_MS = 1000
+
+
+class Run:
+    """What checkers ask of a run, and one log that is appended to."""
+
+    def __init__(self) -> None:
+        self.scheduler = Scheduler(Random(0))
+        counts: Counter[str] = Counter()
+        self.counts = counts
+        self.written: Any = SimpleNamespace(batches=[], is_known=True)
+        self.world: Any = SimpleNamespace(
+            process=SimpleNamespace(clock=SimClock(self.scheduler)),
+            ledger=SimpleNamespace(damaged={}),
+            observer=SimpleNamespace(finals={}),
+            written=SimpleNamespace(find=lambda place: self.written),
+            count=lambda what: counts.update([what]),
+            may_be_torn=lambda producer_id: False,
+            producer_expiration_ms=EXPIRATION_MS,
+        )
+        self.once = AppendedOnce(self.world)
+        self.end = 0
+
+    def append(self, sequence: int, producer_id: int = 7) -> None:
+        builder = BatchBuilder(producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+        builder.append(EPOCH_MS + int(self.scheduler.now * 1000), None, b"value %d" % sequence)
+        # The base offset comes first in a batch.
+        batch = BatchView(self.end.to_bytes(8, "big") + builder.build()[8:], 0)
+        self.end += 1
+        self.written.batches.append(batch)
+        self.once.appended(PLACE, batch)
+
+
+@pytest.fixture
+def run() -> Run:
+    return Run()
+
+
+def test_a_batch_that_is_appended_twice_is_noticed(run: Run) -> None:
+    run.append(0)
+    run.append(0, producer_id=8)
+    run.append(1)
+    with pytest.raises(Violation, match="T1 a batch is appended once"):
+        run.append(0)
+
+
+def test_a_batch_that_was_lost_may_be_appended_again(run: Run) -> None:
+    run.append(0)
+    run.append(1)
+    kept, lost = run.written.batches[:1], run.written.batches[1:]
+    run.once.reopened(PLACE, 1, kept, lost)
+    run.end = 1
+    run.append(1)
+    with pytest.raises(Violation, match="T1 a batch is appended once"):
+        run.append(0)
+
+
+def test_a_copy_may_be_appended_only_when_its_producer_was_silent_for_long(run: Run) -> None:
+    run.append(0)
+    run.append(1)
+    run.scheduler.now = (EXPIRATION_MS - 1) / 1000
+    assert not run.once.may_be_forgotten(PLACE, 7)
+    run.scheduler.now = EXPIRATION_MS / 1000
+    run.append(0)
+    run.append(1)  # what is known of the producer is the copy before this one
+    assert list(run.once.twice) == [b"value 0", b"value 1"]
+    assert run.counts["C5 copy appended after expiry"] == 2
+
+
+def test_a_clock_that_was_ahead_for_a_moment_counts(run: Run) -> None:
+    run.append(0)
+    clock = run.world.process.clock
+    clock.jump(EXPIRATION_MS)
+    clock.jump(-EXPIRATION_MS)
+    assert run.once.may_be_forgotten(PLACE, 7)
+    run.append(1)
+    assert not run.once.may_be_forgotten(PLACE, 7)
+    assert run.counts["C5 idle producer came back"] == 1
+
+
+def test_a_forgotten_producer_may_go_on_and_not_go_back(run: Run) -> None:
+    run.append(0)
+    run.append(1)
+    run.scheduler.now = EXPIRATION_MS / 1000
+    assert not run.once.may_be_out_of_order(PLACE, 7, 2), "what comes next is taken"
+    assert run.once.may_be_out_of_order(PLACE, 7, 1)
+    assert not run.once.may_be_out_of_order(PLACE, 8, 1), "nobody forgot that one"
+
+
+class Starts(Run):
+    """The same log, and where it is said to start."""
+
+    def __init__(self, **config: Any) -> None:
+        super().__init__()
+        self.due = WhatGoesIsDue(self.world)
+        log = SimpleNamespace(config=LogConfig(**config))
+        self.partition: Any = SimpleNamespace(topic=PLACE[0], index=PLACE[1], topic_id=b"id", log=log)
+        for sequence in range(4):
+            self.append(sequence)
+        self.batch_bytes = int(self.written.batches[0].size)
+
+    def start_at(self, offset: int) -> None:
+        self.due.moved(self.partition, offset)
+
+
+def test_a_start_may_move_to_where_somebody_asked_for() -> None:
+    run = Starts(retention_ms=-1)
+    run.due.asked(PLACE, 2)
+    run.start_at(2)
+    run.start_at(1)  # after a crash
+    run.start_at(2)
+    with pytest.raises(Violation, match="P1 what goes was due"):
+        run.start_at(3)
+
+
+def test_a_start_may_move_over_what_is_old() -> None:
+    run = Starts(retention_ms=1000)
+    run.start_at(0)
+    run.scheduler.now = 1.002
+    run.start_at(3)
+    assert run.counts["retention moved a start"] == 1
+    run.append(4)
+    run.start_at(4)
+    with pytest.raises(Violation, match="P1 what goes was due"):
+        run.start_at(5)
+
+
+def test_a_start_may_move_while_enough_is_left() -> None:
+    size = Starts().batch_bytes
+    run = Starts(retention_ms=-1, retention_bytes=2 * size)
+    run.start_at(2)
+    with pytest.raises(Violation, match="P1 what goes was due"):
+        run.start_at(3)
+
+
+def test_what_clients_are_told_of_a_start_is_judged_too() -> None:
+    run = Starts(retention_ms=-1)
+    run.start_at(0)
+    run.world.observer.finals[PLACE] = (1, 4, [])
+    broker: Any = SimpleNamespace(partitions=SimpleNamespace(get=lambda topic, index: run.partition))
+    with pytest.raises(Violation, match="P1 what goes was due"):
+        run.due.at_end(broker)
