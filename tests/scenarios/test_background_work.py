@@ -129,7 +129,10 @@ def test_what_a_killed_kafka_had_compacted_is_there_after_every_start(tmp_path: 
     """The first recovery can tell that Kafka left the gaps, and takes away what it tells that by."""
 
     async def scenario(node: Broker, peer: Peer) -> None:
-        await create_topic(peer, "table", cleanup_policy="compact", min_cleanable_dirty_ratio="0.01", segment_ms="1")
+        # Segments that are too full to become one: gaps lie between them.
+        await create_topic(
+            peer, "table", cleanup_policy="compact", min_cleanable_dirty_ratio="0.01", internal_segment_bytes="400"
+        )
         newest: dict[bytes | None, bytes | None] = {}
         for count in range(200):
             key, value = b"%d" % (count % 5), b"%d" % count
