@@ -122,7 +122,7 @@ def test_power_lost_while_a_recovery_ends_a_swap_leaves_the_same_log() -> None:
         check(again, made, table, end, point)
         for moment in during:
             ways = list(every_survival(moment.unsynced(), subset_max=2))
-            for kept in rng.sample(ways, min(len(ways), 12)):
+            for kept in rng.sample(ways, min(len(ways), 6)):
                 crashed = moment.fork()
                 crashed.power_loss_keeping(kept)
                 if crashed.fingerprint() not in seen:

@@ -125,6 +125,41 @@ def test_what_was_deleted_goes_from_the_disk_when_its_time_has_come_however_seld
     run_with_node(tmp_path, scenario, log_segment_delete_delay_ms="0", log_retention_check_interval_ms="3600000")
 
 
+def test_what_a_killed_kafka_had_compacted_is_there_after_every_start(tmp_path: Path) -> None:
+    """The first recovery can tell that Kafka left the gaps, and takes away what it tells that by."""
+
+    async def scenario(node: Broker, peer: Peer) -> None:
+        # Segments that are too full to become one: gaps lie between them.
+        await create_topic(
+            peer, "table", cleanup_policy="compact", min_cleanable_dirty_ratio="0.01", internal_segment_bytes="400"
+        )
+        newest: dict[bytes | None, bytes | None] = {}
+        for count in range(200):
+            key, value = b"%d" % (count % 5), b"%d" % count
+            await write(peer, "table", key, value, node.clock.wall_ms())
+            newest[key] = value
+        deadline = asyncio.get_running_loop().time() + 15
+        while len(await read_all(peer, "table")) > 60:
+            assert asyncio.get_running_loop().time() < deadline, "nothing was compacted"
+            await asyncio.sleep(0.05)
+        await node.compaction.stop()
+        home = tmp_path / "killed-0"
+        shutil.copytree(tmp_path / "live", home)
+        (home / "recovery-point-offset-checkpoint").unlink(missing_ok=True)
+        with open(max((home / "table-0").glob("*.index")), "r+b") as index:
+            index.truncate(10 << 20)
+        for turn in range(2):
+            again = await start_node(tmp_path / f"killed-{turn}", log_cleaner_enable="false")
+            reader = await connect(again)
+            records = await read_all(reader, "table")
+            assert {record.key: record.value for record in records} == newest, f"after restart {turn}"
+            reader.close()
+            shutil.copytree(tmp_path / f"killed-{turn}", tmp_path / f"killed-{turn + 1}")
+            await again.stop()
+
+    run_with_node(tmp_path / "live", scenario, log_cleaner_backoff_ms="20")
+
+
 def test_a_kill_right_after_a_compaction_loses_nothing(tmp_path: Path) -> None:
     """The gaps that compaction leaves must not look like a lost tail to the recovery after it."""
 

@@ -346,6 +346,18 @@ def test_truncating_removes_everything_from_the_offset_on() -> None:
     assert [b.leader_epoch for b in read_all(again)] == [0, 1, 2, 3, 11]
 
 
+def test_what_is_appended_after_a_cut_is_read_where_it_lies_now() -> None:
+    """The last batches are remembered, so that finding them reads nothing: those that were cut must be forgotten."""
+    log = open_in(new_disk())
+    for number in range(6):
+        append(log, batch(b"x" * (10 + number * 37)))
+    log.truncate_to(2, NOW_MS)
+    for number in range(6):
+        append(log, batch(b"y" * (200 + number * 11)))
+    for offset in range(8):
+        assert read_batches(log, offset, max_bytes=1)[0].base_offset == offset
+
+
 def test_truncating_inside_a_batch_removes_the_whole_batch() -> None:
     log = open_in(new_disk())
     append(log, batch(b"a", b"b"))

@@ -8,6 +8,7 @@ from mainstem.core.log.producers import Origin
 from mainstem.sim.disk import SimDisk
 from mainstem.storage.errors import StorageError
 from mainstem.storage.fs import FileSystem
+from tests.support.compaction import CompactedLog, table_of
 from tests.support.logs import (
     DIRECTORY,
     NOW_MS,
@@ -178,6 +179,27 @@ def test_a_bad_index_is_built_anew_also_after_a_clean_stop(extension: str, damag
             log.finish_reindexing(job)
         log.close(NOW_MS)
         assert file_contents(disk) == stopped
+
+
+@pytest.mark.parametrize("is_kafkas", [True, False])
+def test_gaps_past_the_recovery_point_are_a_loss_unless_a_running_kafka_left_them(is_kafkas: bool) -> None:
+    """Kafka compacts what it has not called durable in a file yet; its active segment's index tells that it ran."""
+    made = CompactedLog(segment_bytes=400)
+    for number in range(40):
+        made.put((b"k%d" % (number % 5), b"v%d" % number))
+    made.roll()
+    assert made.clean() is not None
+    table = made.table()
+    if is_kafkas:
+        index = made.disk.open(made.log.active_segment.offset_index.ref.path)
+        index.truncate(made.config.segment_index_bytes // 8 * 8)
+        index.close()
+    for job in made.log.due_removals(NOW_MS + (1 << 40)):
+        job.run()
+    made.disk.kill()
+    log = open_in(made.disk, made.config, recovery_point=0)
+    assert (table_of(log) == table) == is_kafkas
+    assert (log.log_end == 40) == is_kafkas
 
 
 def test_snapshots_that_lie_are_not_believed() -> None:
