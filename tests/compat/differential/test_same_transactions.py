@@ -115,6 +115,8 @@ class Story:
         await until_ready(lambda: find_group(self.peer, self.group))
         await until_ready(self.known[0].find)
         await until_ready(self._init_works)
+        # However often a side had to be asked until it was ready, both draw the same from here on.
+        self.rng.seed(self.id)
 
     async def _init_works(self) -> None:
         assert (await self.known[0].init()).error_code == 0
