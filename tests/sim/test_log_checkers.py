@@ -12,7 +12,7 @@ from mainstem.protocol.batch import BatchView
 from mainstem.protocol.builder import BatchBuilder
 from mainstem.sim.checkers.appended_once import AppendedOnce
 from mainstem.sim.checkers.what_goes_is_due import WhatGoesIsDue
-from mainstem.sim.ledger import Violation
+from mainstem.sim.ledger import Ledger, Violation
 from mainstem.sim.loop import EPOCH_MS, Scheduler, SimClock
 
 PLACE = ("log", 0)
@@ -29,7 +29,7 @@ class Run:
         self.written: Any = SimpleNamespace(batches=[], is_known=True)
         self.world: Any = SimpleNamespace(
             process=SimpleNamespace(clock=SimClock(self.scheduler)),
-            ledger=SimpleNamespace(damaged={}),
+            ledger=Ledger(lambda what: None),
             observer=SimpleNamespace(finals={}),
             written=SimpleNamespace(find=lambda place: self.written),
             count=lambda what: counts.update([what]),
