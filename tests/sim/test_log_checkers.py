@@ -12,8 +12,12 @@ from mainstem.protocol.batch import BatchView
 from mainstem.protocol.builder import BatchBuilder
 from mainstem.sim.checkers.appended_once import AppendedOnce
 from mainstem.sim.checkers.what_goes_is_due import WhatGoesIsDue
-from mainstem.sim.ledger import Violation
+from mainstem.sim.disk import SimDisk
+from mainstem.sim.ledger import Ledger, Violation
 from mainstem.sim.loop import EPOCH_MS, Scheduler, SimClock
+from mainstem.sim.written import Written
+from mainstem.storage.open_files import OpenFiles
+from mainstem.storage.recovery import open_log
 
 PLACE = ("log", 0)
 EXPIRATION_MS = 1000
@@ -29,7 +33,7 @@ class Run:
         self.written: Any = SimpleNamespace(batches=[], is_known=True)
         self.world: Any = SimpleNamespace(
             process=SimpleNamespace(clock=SimClock(self.scheduler)),
-            ledger=SimpleNamespace(damaged={}),
+            ledger=Ledger(lambda what: None),
             observer=SimpleNamespace(finals={}),
             written=SimpleNamespace(find=lambda place: self.written),
             count=lambda what: counts.update([what]),
@@ -103,6 +107,23 @@ def test_a_forgotten_producer_may_go_on_and_not_go_back(run: Run) -> None:
     assert not run.once.may_be_out_of_order(PLACE, 7, 2), "what comes next is taken"
     assert run.once.may_be_out_of_order(PLACE, 7, 1)
     assert not run.once.may_be_out_of_order(PLACE, 8, 1), "nobody forgot that one"
+
+
+def test_what_a_start_finds_on_another_disk_was_there_before_it() -> None:
+    disk = SimDisk(Random(0))
+    disk.make_directory("/log-0")
+    log = open_log(OpenFiles(disk, 10), "/log-0", LogConfig(), EPOCH_MS)
+    builder = BatchBuilder()
+    builder.append(EPOCH_MS, None, b"value")
+    batch = builder.build()
+    log.append_as_leader(batch, 0, len(batch), 0, EPOCH_MS)
+    seen: list[tuple[str, int]] = []
+    written = Written(disk, lambda place: False)
+    written.on_appended = lambda place, batch: seen.append(("appended", batch.base_offset))
+    written.on_reopened = lambda place, end, kept, lost: seen.append(("reopened", len(kept)))
+    broker: Any = SimpleNamespace(partitions=SimpleNamespace(dirs=SimpleNamespace(logs={PLACE: log})))
+    written.look(broker, True)
+    assert seen == [("appended", 0), ("reopened", 1)]
 
 
 class Starts(Run):

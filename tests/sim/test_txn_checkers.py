@@ -18,7 +18,7 @@ from mainstem.sim.checkers.no_hanging_transactions import NoHangingTransactions
 from mainstem.sim.checkers.old_epochs_are_over import OldEpochsAreOver
 from mainstem.sim.checkers.producer_ids_rotate import ProducerIdsRotate
 from mainstem.sim.checkers.producers_are_known import ProducersAreKnown
-from mainstem.sim.ledger import Violation
+from mainstem.sim.ledger import Ledger, Violation
 from mainstem.sim.txn_ledger import TxnLedger
 from mainstem.sim.txn_logs import TxnLogs
 from mainstem.sim.written import STATE_TOPIC
@@ -32,7 +32,7 @@ def _world() -> Any:
     counts: Counter[str] = Counter()
     return SimpleNamespace(
         process=SimpleNamespace(is_serving=True),
-        ledger=SimpleNamespace(damaged={}),
+        ledger=Ledger(lambda what: None),
         txns=TxnLedger(lambda what: None),
         counts=counts,
         count=lambda what: counts.update([what]),

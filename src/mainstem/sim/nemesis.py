@@ -102,7 +102,6 @@ REACHED: Final = (
     "producer began anew after a loss",
     "records deleted",
     "C5 copy appended after expiry",
-    "C5 out of order after expiry",
     "retention moved a start",
     "exited by itself",
     "commit checked",

@@ -140,7 +140,13 @@ class Written:
         if not is_starting:
             return
         self.recovered[place] = log.log_end
-        if is_new or self._is_damaged(place):
+        if self._is_damaged(place):
+            return
+        if is_new:
+            # Of another disk, perhaps: what is there was there before this start, whoever wrote it.
+            for batch in written.read_on(log, self._disk):
+                self.on_appended(place, batch)
+            self.on_reopened(place, log.log_end, written.batches, [])
             return
         lost = written.cut(log.log_end)
         if not log.config.compact and written.is_known:
