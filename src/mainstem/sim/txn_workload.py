@@ -142,7 +142,11 @@ class TxnProducer:
         for _ in range(400):
             found = await self._ask(find, 4, FindCoordinatorResponse)
             if found is not None and found.coordinators[0].error_code == ErrorCode.NONE:
+                if not keeps:
+                    self.world.txns.asking(self.transactional_id)
                 answer = await self._ask(request, 6 if self.prepares else 4, InitProducerIdResponse)
+                if answer is not None and not keeps:
+                    self.world.txns.was_answered(self.transactional_id)
                 if answer is not None and answer.error_code == ErrorCode.NONE:
                     self._take(answer.producer_id, answer.producer_epoch)
                     self._missed_answer = False
@@ -205,6 +209,8 @@ class TxnProducer:
         await asyncio.sleep(self._keys.random() ** 2 * _AWAY_MAX_S)
         answer = await self._init(keeps=True, settles=True)
         ongoing = (answer.ongoing_txn_producer_id, answer.ongoing_txn_producer_epoch)
+        if ongoing != before and self.world.txns.may_be_taken(self.transactional_id):
+            raise _GaveUpError
         if ongoing != before and not txn.is_torn:
             raise Violation(
                 "T8 a prepared transaction is kept",
