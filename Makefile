@@ -14,9 +14,15 @@ COMPILED := MAINSTEM_EXPECT=compiled PYTHONPATH=build/compiled $(BIN)/python
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
 
-$(VENV)/.ready: pyproject.toml
-	@echo "Setting up .venv with what building and testing need (once, a minute or two) ..."
-	$(PYTHON) -m venv $(VENV)
+# What serving needs: seconds, where all that testing needs is minutes.
+$(VENV)/.serves: pyproject.toml
+	@echo "Setting up .venv with what the broker needs (once, under a minute) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@MAINSTEM_COMPILE=0 $(BIN)/pip install -q --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/.ready: $(VENV)/.serves
+	@echo "Adding what building and testing need (once, a minute or two) ..."
 	$(BIN)/pip install -q --upgrade pip
 	MAINSTEM_COMPILE=0 $(BIN)/pip install -q -e '.[dev]'
 	@touch $@
@@ -33,9 +39,14 @@ build/compiled/.ready: $(VENV)/.ready setup.py $(SOURCES)
 ## make compiled          build the hot modules with mypyc into build/compiled
 compiled: build/compiled/.ready
 
-## make run               serve on 127.0.0.1:9092
-run: build/compiled/.ready
-	@PYTHONPATH=build/compiled $(BIN)/python -m mainstem up
+## make run               serve on 127.0.0.1:9092, from the compiled build where there is one of these sources
+run: $(VENV)/.serves
+	@if [ -e build/compiled/.ready ] && [ -z "$$(find src setup.py -name '*.py' -newer build/compiled/.ready)" ]; then \
+	  PYTHONPATH=build/compiled exec $(BIN)/python -m mainstem up; \
+	else \
+	  echo "This is the interpreted build; 'make compiled' takes some minutes and makes the fast one."; \
+	  PYTHONPATH=src exec $(BIN)/python -m mainstem up; \
+	fi
 
 ## make test              lint, types, and all tests, both interpreted and compiled
 test: lint types test-interpreted test-compiled

@@ -6,6 +6,7 @@ import logging
 import os
 import random
 import resource
+import shutil
 import signal
 import sys
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ from mainstem.broker.endpoints import ANYWHERE
 from mainstem.broker.format import format_directories
 from mainstem.broker.logfmt import log_to_stderr
 from mainstem.build_info import build_name
+from mainstem.cli.arguments import DEFAULT_BOOTSTRAP
 from mainstem.storage.errors import StorageError
 from mainstem.storage.meta_properties import MetaProperties, read_meta_properties
 from mainstem.storage.posix import PosixFileSystem
@@ -186,9 +188,7 @@ async def _serve(config: BrokerConfig, cluster_id: str, what: str) -> int:
     )
     await node.start()
     address = ",".join(one.address for one in node.advertised)
-    if sys.stdout.isatty():
-        print(f"Mainstem {VERSION} ({build_name()}): a streaming log that speaks Kafka's protocol.\n{what}.")
-        print(f"Any Kafka client can use it: bootstrap.servers={address}. Ctrl-C stops it.")
+    _welcome(what, address)
     print(f"ready {address}", flush=True)
     error = await stopping
     if error is not None:
@@ -196,6 +196,21 @@ async def _serve(config: BrokerConfig, cluster_id: str, what: str) -> int:
         return 1
     await node.stop()
     return 0
+
+
+def _welcome(what: str, address: str) -> None:
+    """What this is and what to type next, for people: programs read the one line of standard output."""
+    command = "mainstem" if shutil.which("mainstem") else os.path.relpath(Path(sys.executable).with_name("mainstem"))
+    elsewhere = "" if address == DEFAULT_BOOTSTRAP else f" --bootstrap {address}"
+    lines = (
+        f"Mainstem {VERSION} ({build_name()}): a streaming log that speaks Kafka's protocol.",
+        f"{what}.",
+        f"Any Kafka client can use it: bootstrap.servers={address}. Ctrl-C stops it.",
+        "To try it, in another terminal:",
+        f"  echo hello | {command} produce greetings --create{elsewhere}",
+        f"  {command} consume greetings --from-beginning{elsewhere}",
+    )
+    print("\n".join(lines), file=sys.stderr, flush=True)
 
 
 def _refuse(error: Exception) -> int:
