@@ -25,7 +25,7 @@ from mainstem.core.log.producers import ProducerStates
 from mainstem.core.log.verification import Verifications
 from mainstem.core.txn import machine as txn_machine
 from mainstem.core.txn.machine import Client, TxnMachine
-from mainstem.core.txn.states import EPOCH_MAX, TV1, Transaction
+from mainstem.core.txn.states import EPOCH_MAX, NO_TIMEOUT, TV1, Transaction
 from mainstem.protocol.batch import NO_TIMESTAMP
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.records import iterate_records
@@ -465,6 +465,27 @@ def _producers_expire_early(patch: pytest.MonkeyPatch, reached: Reached) -> None
     patch.setattr(ProducerStates, "expire", expire)
 
 
+def _prepared_times_out(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Our own, of KIP-939: a prepared transaction has a time-out after all."""
+
+    def is_late(self: Transaction, now_ms: int) -> bool:
+        if self.timeout_ms == NO_TIMEOUT:
+            reached()
+        return self.start_ms + min(self.timeout_ms, 700) < now_ms
+
+    patch.setattr(Transaction, "is_late", is_late)
+
+
+def _fence_is_forgotten(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Our own, of KIP-939: a leader that is started anew believes whoever goes on with an open transaction."""
+
+    def doubt(self: Verifications, producer_ids: Any) -> None:
+        if producer_ids:
+            reached()
+
+    patch.setattr(Verifications, "doubt", doubt)
+
+
 def _stable_offset_off_by_one(patch: pytest.MonkeyPatch, reached: Reached) -> None:
     """Redpanda #3036: the last stable offset is one too far."""
 
@@ -610,6 +631,8 @@ MUTATIONS = (
     _of_transactions("markers left out", "complete without its markers", _completes_with_one_marker, ("T7",), 20),
     _of_transactions("KAFKA-9144", "a marker is no sign of life", _marker_is_no_sign_of_life, ("T4",), 20),
     _of_transactions("early expiry", "producers expire early", _producers_expire_early, TRANSACTIONS, 20),
+    _of_transactions("prepared", "a prepared transaction times out", _prepared_times_out, ("T8",), 30),
+    _of_transactions("fence", "a restart forgets who is fenced", _fence_is_forgotten, ("T4",), 30),
     _of_transactions("Redpanda #3036", "stable offset off by one", _stable_offset_off_by_one, TRANSACTIONS, 30),
     _of_transactions("nisshi #689", "no stable offset", _stable_offset_is_high_watermark, TRANSACTIONS, 30),
     Mutation("Redpanda #22670", "an idle producer is refused", _idle_producer_is_refused, ("T1",), 100),

@@ -144,3 +144,15 @@ def test_an_epoch_is_given_again_only_where_the_coordinator_lost_it() -> None:
     world.ledger.cut_states(0, 0)
     world.ledger.given((7, 0), "another", "id")
     assert world.begin((7, 0), b"value").is_torn, "its batches may be taken for those of the first"
+
+
+def test_an_id_may_be_taken_while_somebody_who_asked_for_it_was_not_answered() -> None:
+    ledger = Transactions().ledger
+    assert not ledger.may_be_taken("id")
+    ledger.asking("id")
+    ledger.asking("id")
+    ledger.was_answered("id")
+    assert ledger.may_be_taken("id")
+    assert not ledger.may_be_taken("other")
+    ledger.was_answered("id")
+    assert not ledger.may_be_taken("id")

@@ -37,6 +37,7 @@ def _world() -> Any:
         counts=counts,
         count=lambda what: counts.update([what]),
         may_be_torn=lambda producer_id: False,
+        producers_expire=False,
     )
 
 

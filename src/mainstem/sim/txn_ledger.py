@@ -68,6 +68,8 @@ class TxnLedger:
         self._lost_pairs: dict[str, set[Pair]] = {}
         self._given_again: set[Pair] = set()
         self._by_tag: dict[str, Txn] = {}
+        self._asked: dict[str, int] = {}
+        """By transactional id how many asked to take it, and what was open with it, and have not been answered."""
         self._count = count
 
     # What clients do
@@ -105,6 +107,17 @@ class TxnLedger:
             )
         self._count("epoch given again after a loss")
         self._given_again.add(pair)
+
+    def asking(self, transactional_id: str) -> None:
+        """A client asks for an id, and for the end of whatever is open."""
+        self._asked[transactional_id] = self._asked.get(transactional_id, 0) + 1
+
+    def was_answered(self, transactional_id: str) -> None:
+        self._asked[transactional_id] -= 1
+
+    def may_be_taken(self, transactional_id: str) -> bool:
+        """Whether such a request may still arrive (N10): nothing tells it from that of a newcomer."""
+        return self._asked.get(transactional_id, 0) > 0
 
     def was_given(self, pair: Pair) -> bool:
         return pair in self._given

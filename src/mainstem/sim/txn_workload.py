@@ -59,6 +59,7 @@ ABORT_KEY: Final = b"\x00\x00\x00\x00"
 COMMIT_KEY: Final = b"\x00\x00\x00\x01"
 """What the keys of markers are; users may use them too (KAFKA-14055)."""
 FAR_AHEAD: Final = 1000
+_AWAY_MAX_S: Final = 2.0
 PLACES: Final = (("txn", 0), ("txn", 1), ("txnkeyed", 0))
 """Where transactional clients write."""
 
@@ -141,7 +142,11 @@ class TxnProducer:
         for _ in range(400):
             found = await self._ask(find, 4, FindCoordinatorResponse)
             if found is not None and found.coordinators[0].error_code == ErrorCode.NONE:
+                if not keeps:
+                    self.world.txns.asking(self.transactional_id)
                 answer = await self._ask(request, 6 if self.prepares else 4, InitProducerIdResponse)
+                if answer is not None and not keeps:
+                    self.world.txns.was_answered(self.transactional_id)
                 if answer is not None and answer.error_code == ErrorCode.NONE:
                     self._take(answer.producer_id, answer.producer_epoch)
                     self._missed_answer = False
@@ -195,17 +200,24 @@ class TxnProducer:
             self.producer_id = -1
 
     async def _come_back(self, txn: Txn) -> None:
-        """The client is gone when everything is written; who comes back takes the transaction as it is (KIP-939)."""
+        """The client is gone when everything is written; who comes back takes the transaction as it is (KIP-939).
+
+        It may have been away for longer than any time-out, and the broker be another when its predecessor writes again.
+        """
         before = (self.producer_id, self.epoch)
         sequences = dict(self._sequences)
+        await asyncio.sleep(self._keys.random() ** 2 * _AWAY_MAX_S)
         answer = await self._init(keeps=True, settles=True)
         ongoing = (answer.ongoing_txn_producer_id, answer.ongoing_txn_producer_epoch)
+        if ongoing != before and self.world.txns.may_be_taken(self.transactional_id):
+            raise _GaveUpError
         if ongoing != before and not txn.is_torn:
             raise Violation(
                 "T8 a prepared transaction is kept",
                 f"{self.transactional_id} left transaction {txn.number} open as {before}, and found {ongoing}",
             )
         self.world.count("prepared transaction kept")
+        await asyncio.sleep(self._keys.random() ** 2 * _AWAY_MAX_S)
         await self._write_as_before(before, sequences)
 
     async def _write_as_before(self, before: tuple[int, int], sequences: dict[Place, int]) -> None:
