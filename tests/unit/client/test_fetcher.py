@@ -171,3 +171,21 @@ def test_room_that_is_made_while_somebody_looks_for_it_is_noticed(limit: dict[st
         await cluster.close()
 
     asyncio.run(story())
+
+
+def test_bounds_of_nothing_still_let_one_fetch_through() -> None:
+    async def story() -> None:
+        options = ConsumerOptions(fetch_max_bytes=0, max_partition_fetch_bytes=0)
+        subscription = Subscription()
+        cluster = Cluster(options, Random(1))
+        cluster.cache.update(metadata({LEADER: 1}), [TP.topic])
+        fetcher = Fetcher(cluster, subscription, options, Random(1))
+        state = PartitionState(TP)
+        subscription.partitions = {TP: state}
+        state.move(0)
+        assert fetcher._plan() == {LEADER: [state]}
+        state.bytes_in = 1
+        assert fetcher._plan() == {}
+        await cluster.close()
+
+    asyncio.run(story())
