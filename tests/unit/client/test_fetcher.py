@@ -135,22 +135,23 @@ def test_the_leader_is_asked_again_when_the_replica_was_named_long_ago() -> None
 
 
 class Emptied(PartitionState):
-    """One whose records another thread takes in the moment after it was found to be full."""
+    """One whose records another thread takes in the moment after it was looked at for the so-manieth time."""
 
-    __slots__ = ("taken",)
-    taken: Callable[[], None] | None
+    __slots__ = ("looks", "taken")
+    looks: int
+    taken: Callable[[], None]
 
     @property
     def buffered_bytes(self) -> int:
         found = self.bytes_in - self.bytes_out
-        if found and self.taken is not None:
-            taken, self.taken = self.taken, None
-            taken()
+        self.looks -= 1
+        if self.looks == 0:
+            self.taken()
         return found
 
 
-@pytest.mark.parametrize("limit", [{"fetch_max_bytes": 100}, {"max_partition_fetch_bytes": 50}])
-def test_room_that_is_made_while_somebody_looks_for_it_is_noticed(limit: dict[str, int]) -> None:
+@pytest.mark.parametrize(("limit", "looks"), [({"fetch_max_bytes": 100}, 1), ({"max_partition_fetch_bytes": 50}, 2)])
+def test_room_that_is_made_while_somebody_looks_for_it_is_noticed(limit: dict[str, int], looks: int) -> None:
     async def story() -> None:
         options = ConsumerOptions.from_kwargs(limit)
         subscription = Subscription()
@@ -159,6 +160,7 @@ def test_room_that_is_made_while_somebody_looks_for_it_is_noticed(limit: dict[st
         fetcher = Fetcher(cluster, subscription, options, Random(1))
         state = Emptied(TP)
         subscription.partitions = {TP: state}
+        state.looks = 0
         state.move(0)
         state.bytes_in = 100
 
@@ -166,8 +168,26 @@ def test_room_that_is_made_while_somebody_looks_for_it_is_noticed(limit: dict[st
             state.bytes_out = state.bytes_in
             fetcher.has_room_again = fetcher._is_hungry
 
-        state.taken = take_all
+        state.looks, state.taken = looks, take_all
         assert fetcher._plan() or fetcher.has_room_again
+        await cluster.close()
+
+    asyncio.run(story())
+
+
+def test_bounds_of_nothing_still_let_one_fetch_through() -> None:
+    async def story() -> None:
+        options = ConsumerOptions(fetch_max_bytes=0, max_partition_fetch_bytes=0)
+        subscription = Subscription()
+        cluster = Cluster(options, Random(1))
+        cluster.cache.update(metadata({LEADER: 1}), [TP.topic])
+        fetcher = Fetcher(cluster, subscription, options, Random(1))
+        state = PartitionState(TP)
+        subscription.partitions = {TP: state}
+        state.move(0)
+        assert fetcher._plan() == {LEADER: [state]}
+        state.bytes_in = 1
+        assert fetcher._plan() == {}
         await cluster.close()
 
     asyncio.run(story())
