@@ -107,7 +107,11 @@ class Crash:
         if task.attemptNumber():
             _make(self._marker + "-another")
         elif _make(self._marker + "-first"):
-            wait_for(self._marker + "-another")
+            try:
+                wait_for(self._marker + "-another")
+            except TimeoutError:
+                _make(self._marker + "-gave-up")
+                raise
 
 
 def wait_for(path: str) -> None:

@@ -28,19 +28,13 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.campaign, pytest.mark.timeout(1500)]
 
-TASK_STEPS = ["begin-transaction", "flush", "flushed", "written"]
-DRIVER_STEPS = [
-    "decide",
-    "write-decision",
-    "end-decision",
-    "decided",
-    "commit-one",
-    "wait-markers",
-    "note-finished",
-    "committed",
-]
+PHASES = {
+    "write": ["begin-transaction", "flush", "flushed", "written"],
+    "decide": ["decide", "write-decision", "end-decision", "decided"],
+    "finish": ["commit-one", "wait-markers", "note-finished", "committed"],
+}
 STEPS = {
-    "mainstem": [*TASK_STEPS, *DRIVER_STEPS],
+    "mainstem": [step for steps in PHASES.values() for step in steps],
     # Kafka takes its time to start: the steps that differ most.
     "kafka": ["flush", "write-decision", "end-decision", "commit-one"],
 }
@@ -76,14 +70,15 @@ def run_driver(broker: Broker, source: str, target: str, home: Path, steps: list
             process.wait(30)
 
 
-def test_a_driver_killed_at_each_step_neither_loses_nor_doubles(broker: Broker, tmp_path: Path) -> None:
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_driver_killed_at_each_step_neither_loses_nor_doubles(broker: Broker, tmp_path: Path, phase: str) -> None:
     """Each run goes on where the one before it was killed, and is killed a step further on."""
     reason = missing()
     if reason is not None:
         pytest.skip(reason)
     source, target = broker.topic(2), broker.topic(2)
     broker.produce(source, [b"%d" % nth for nth in range(RECORDS)])
-    steps = STEPS[broker.kind]
+    steps = PHASES[phase]
     for nth, step in enumerate(steps):
         status, said = run_driver(broker, source, target, tmp_path, steps)
         assert (tmp_path / f"crash-{nth}").exists(), (step, said)

@@ -82,20 +82,31 @@ def test_what_was_aborted_or_is_open_is_left_out_of_files(spark: SparkSession, b
     producer.abort_transaction(30)
 
 
-def test_filters_and_min_partitions_are_for_files_too(spark: SparkSession, broker: Broker) -> None:
+def test_min_partitions_is_for_files_too(spark: SparkSession, mainstem_broker: Broker) -> None:
+    topic = mainstem_broker.topic(2)
+    for number in range(2):
+        mainstem_broker.produce(topic, [b"x" * 1000] * 1000, partition=number, batch_size=16_000)
+    found = files(spark, mainstem_broker.log_dir(topic), subscribe=topic, minPartitions=8)
+    assert found.rdd.getNumPartitions() >= 8
+    assert found.count() == 2000
+
+
+def test_files_that_a_filter_rules_out_are_not_read(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     topic = broker.topic(2)
     for number in range(2):
-        broker.produce(topic, [b"x" * 1000] * 1000, partition=number, batch_size=16_000)
-    path = broker.log_dir(topic)
-    assert files(spark, path, subscribe=topic, minPartitions=8).rdd.getNumPartitions() >= 8
-    assert files(spark, path, subscribe=topic, minPartitions=8).count() == 2000
+        broker.produce(topic, [b"x" * 100] * 500, partition=number)
+        shutil.copytree(broker.log_dir(topic) / f"{topic}-{number}", tmp_path / f"{topic}-{number}")
+    (log,) = (tmp_path / f"{topic}-0").glob("*.log")
+    with open(log, "r+b") as file:
+        file.seek(200)
+        file.write(b"damage")
+    with pytest.raises(Exception, match="has a batch that cannot be read"):
+        files(spark, tmp_path).where("partition = 1").count()
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
-        found = files(spark, path, subscribe=topic, minPartitions=8, pushFilters="true")
-        some = found.where("partition = 1 and offset >= 400 and offset < 450")
-        assert some.count() == 50
-        assert some.rdd.getNumPartitions() <= 5
-        assert found.where("timestamp > timestamp'2020-01-01 00:00:00'").count() == 2000
+        found = files(spark, tmp_path, pushFilters="true")
+        assert found.where("partition = 1 and offset >= 400 and offset < 450").count() == 50
+        assert found.where("partition = 1 and timestamp > timestamp'2020-01-01 00:00:00'").count() == 500
     finally:
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
