@@ -60,7 +60,7 @@ def test_a_topic_that_is_not_there_is_created_where_that_is_wanted(tmp_path: Pat
 def test_a_topic_that_is_not_there_is_an_error_that_names_it_where_it_is_not(tmp_path: Path) -> None:
     async def story(node: Broker, cluster: Cluster) -> None:
         with pytest.raises(UnknownTopicOrPartitionError) as caught:
-            await cluster.metadata(["nothing"], 300)
+            await cluster.metadata(["nothing"], 2000)
         assert caught.value.topic == "nothing"
         with pytest.raises(InvalidTopicError):
             await cluster.metadata(["what is this"])
