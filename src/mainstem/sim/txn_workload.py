@@ -60,6 +60,8 @@ COMMIT_KEY: Final = b"\x00\x00\x00\x01"
 """What the keys of markers are; users may use them too (KAFKA-14055)."""
 FAR_AHEAD: Final = 1000
 _AWAY_MAX_S: Final = 2.0
+_HEAD_START_S: Final = 0.1
+"""How long after a batch its client may abort: long enough for a leader to ask the coordinator about it."""
 PLACES: Final = (("txn", 0), ("txn", 1), ("txnkeyed", 0))
 """Where transactional clients write."""
 
@@ -92,6 +94,9 @@ class TxnProducer:
         """Whether its transactions have no time-out, and it may come back to one that it left (KIP-939)."""
         self._keys = Random(f"{world.seed}:keys:{client.name}")
         self._odd = Random(f"{world.seed}:odd:{client.name}")
+        self._in_flight = Random(f"{world.seed}:in flight:{client.name}")
+        self._to_leader = client.another()
+        """Leader and coordinator are seldom one broker: what is sent to the one does not wait for the other."""
         self._read_to: dict[Place, int] = {}
         self.producer_id = -1
         self.epoch = -1
@@ -253,22 +258,27 @@ class TxnProducer:
             txn.reads[value] = None
 
     async def _abort_in_flight(self, txn: Txn) -> None:
-        """Aborts while a batch is on its way: whenever that arrives, it is part of this transaction or refused."""
+        """Aborts while a batch is on its way: whenever that arrives, it is part of this transaction or refused.
+
+        On one connection the abort would wait for the batch's answer, and nothing could come between the coordinator's
+        word that the batch may be taken and its append (KAFKA-14884).
+        """
         place = self.rng.choice(PLACES)
         if not self.tv2:
             await self._add(place)
         request, _ = self._batch(txn, place)
         try:
-            sent = await self.client.send(request, 12 if self.tv2 else 11)
+            sent = await self._to_leader.send(request, 12 if self.tv2 else 11)
         except NoAnswer:
             self._missed_answer = True
             sent = None
         try:
+            await asyncio.sleep(self._in_flight.random() ** 2 * _HEAD_START_S)
             await self._end(txn, commit=False)
         finally:
             if sent is not None:
                 try:
-                    await self.client.answer(sent, ProduceResponse)
+                    await self._to_leader.answer(sent, ProduceResponse)
                 except NoAnswer:
                     self._missed_answer = True
         self.world.count("aborted with a batch on its way")

@@ -164,6 +164,7 @@ class World:
             producers_are_known,
         ]
         self.txn_logs = TxnLogs(self)
+        self.process.markers_in = self.txn_logs.markers_in
         # Those before the logs of transactions judge a batch by what was before it.
         self._following: list[Checker] = [
             TornTransactions(self),
