@@ -228,7 +228,8 @@ class BrokerProcess:
 
     def _carry_to_peer(self, message: Message, version: int, deliver: Deliver) -> Awaitable[Message]:
         faults = self.peer_faults
-        if self.late_word_share and isinstance(message, AddPartitionsToTxnRequest):
+        share = self.late_word_share
+        if share and isinstance(message, AddPartitionsToTxnRequest) and self._carry_rng.random() < share:
             return self._answer_late(message, version, deliver)
         if not (faults.delay_share or faults.drop_share or faults.lose_answer_share or faults.late_share):
             return deliver(message, version)
@@ -238,13 +239,12 @@ class BrokerProcess:
 
     async def _answer_late(self, message: AddPartitionsToTxnRequest, version: int, deliver: Deliver) -> Message:
         answer = await deliver(message, version)
-        if self._carry_rng.random() < self.late_word_share:
-            self._count("peer answer delayed")
-            verified = verified_by(message, answer)
-            before = self.markers_in(verified)
-            await asyncio.sleep(self._carry_rng.random() * 0.5)
-            if self.markers_in(verified) > before:
-                self._count("marker between verification and append")
+        self._count("peer answer delayed")
+        verified = verified_by(message, answer)
+        before = self.markers_in(verified)
+        await asyncio.sleep(self._carry_rng.random() * 0.5)
+        if self.markers_in(verified) > before:
+            self._count("marker between verification and append")
         return answer
 
     @staticmethod

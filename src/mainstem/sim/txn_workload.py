@@ -60,6 +60,7 @@ COMMIT_KEY: Final = b"\x00\x00\x00\x01"
 """What the keys of markers are; users may use them too (KAFKA-14055)."""
 FAR_AHEAD: Final = 1000
 _AWAY_MAX_S: Final = 2.0
+_RESTART_SHARE: Final = 0.5
 _HEAD_START_S: Final = 0.1
 """How long after a batch its client may abort: long enough for a leader to ask the coordinator about it."""
 PLACES: Final = (("txn", 0), ("txn", 1), ("txnkeyed", 0))
@@ -95,6 +96,7 @@ class TxnProducer:
         self._keys = Random(f"{world.seed}:keys:{client.name}")
         self._odd = Random(f"{world.seed}:odd:{client.name}")
         self._in_flight = Random(f"{world.seed}:in flight:{client.name}")
+        self._restarts = Random(f"{world.seed}:restarts:{client.name}")
         self._to_leader = client.another()
         """Leader and coordinator are seldom one broker: what is sent to the one does not wait for the other."""
         self._read_to: dict[Place, int] = {}
@@ -223,7 +225,17 @@ class TxnProducer:
             )
         self.world.count("prepared transaction kept")
         await asyncio.sleep(self._keys.random() ** 2 * _AWAY_MAX_S)
+        if self._restarts.random() < _RESTART_SHARE:
+            await self._see_a_restart()
         await self._write_as_before(before, sequences)
+
+    async def _see_a_restart(self) -> None:
+        """The leader is another now, which knows no more than its log: a fence is not in there."""
+        if not self.world.nemesis.is_over:
+            self.world.count("X2 kill")
+            self.world.kill()
+        while not self.world.process.is_serving:
+            await asyncio.sleep(0.05)
 
     async def _write_as_before(self, before: tuple[int, int], sequences: dict[Place, int]) -> None:
         """The one who left it is not dead after all: what it sends now is no part of anything (T4)."""
