@@ -6,7 +6,7 @@ and the wall clock belong to the machine and outlive it.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from random import Random
 from typing import Final
 
@@ -25,6 +25,7 @@ from mainstem.sim.changes import describe_loss, random_survivors
 from mainstem.sim.disk import SimDisk
 from mainstem.sim.loop import ProcessDied, Scheduler, SimClock, SimLoop, make_loop
 from mainstem.sim.network import Network
+from mainstem.sim.verified import Whose, verified_by
 from mainstem.storage.errors import StorageError
 
 CLUSTER_ID: Final = "AAECAwQFBgcICQoLDA0ODw"
@@ -68,6 +69,8 @@ class BrokerProcess:
         self.peer_faults = ControllerFaults()
         self.late_word_share = 0.0
         """Of a coordinator's words that a batch may be taken, how many come when much may have happened since."""
+        self.markers_in: Callable[[Iterable[Whose]], int] = lambda whose: 0
+        """How many markers of these have been written."""
         self.died_of: str = ""
         self.on_served: Callable[[Broker], None] = lambda broker: None
         """Called when a start is through, before any client is answered by it."""
@@ -225,7 +228,8 @@ class BrokerProcess:
 
     def _carry_to_peer(self, message: Message, version: int, deliver: Deliver) -> Awaitable[Message]:
         faults = self.peer_faults
-        if self.late_word_share and isinstance(message, AddPartitionsToTxnRequest):
+        share = self.late_word_share
+        if share and isinstance(message, AddPartitionsToTxnRequest) and self._carry_rng.random() < share:
             return self._answer_late(message, version, deliver)
         if not (faults.delay_share or faults.drop_share or faults.lose_answer_share or faults.late_share):
             return deliver(message, version)
@@ -233,11 +237,14 @@ class BrokerProcess:
             return self._carry_late(message, version, deliver)
         return self._carry_badly(message, version, deliver, faults, "peer")
 
-    async def _answer_late(self, message: Message, version: int, deliver: Deliver) -> Message:
+    async def _answer_late(self, message: AddPartitionsToTxnRequest, version: int, deliver: Deliver) -> Message:
         answer = await deliver(message, version)
-        if self._carry_rng.random() < self.late_word_share:
-            self._count("peer answer delayed")
-            await asyncio.sleep(self._carry_rng.random() * 0.5)
+        self._count("peer answer delayed")
+        verified = verified_by(message, answer)
+        before = self.markers_in(verified)
+        await asyncio.sleep(self._carry_rng.random() * 0.5)
+        if self.markers_in(verified) > before:
+            self._count("marker between verification and append")
         return answer
 
     @staticmethod

@@ -108,6 +108,12 @@ class SimClient:
         self.is_damaged: Callable[[tuple[str, int]], bool] = lambda place: False
         """Whether a partition's bytes have changed by themselves, so that nonsense must be expected of it."""
 
+    def another(self) -> "SimClient":
+        """One with a connection of its own, in the same process."""
+        made = SimClient(self.loop, self.name, self._address, self._timeout_s)
+        made.is_damaged = self.is_damaged
+        return made
+
     def complain(self, promise: str, place: tuple[str, int], what: str) -> None:
         """Raises a violation, or BadBytes where the partition is damaged."""
         if self.is_damaged(place):

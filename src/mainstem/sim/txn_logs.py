@@ -4,6 +4,8 @@ transactional id, and what is open on each partition.
 Checkers that judge a batch by what was before it follow the logs ahead of this.
 """
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from mainstem.core.txn.records import read_record
@@ -13,6 +15,7 @@ from mainstem.protocol.control import parse_end_marker
 from mainstem.protocol.records import iterate_records
 from mainstem.sim.checkers import Checker
 from mainstem.sim.ledger import Place
+from mainstem.sim.verified import Whose
 from mainstem.sim.written import STATE_TOPIC
 
 Decision = tuple[int, int, bool]
@@ -57,6 +60,8 @@ class TxnLogs(Checker):
         self.partitions: dict[Place, OnPartition] = {}
         self.decisions: set[Decision] = set()
         """Everything that was ever decided."""
+        self.markers: Counter[Whose] = Counter()
+        """How many were written, by partition, producer id and epoch."""
         self.changes = 0
         """Counts what moved any of this."""
         self._owners: dict[int, tuple[int, str]] = {}
@@ -82,12 +87,17 @@ class TxnLogs(Checker):
         txn = self.states.get(owner[0], {}).get(owner[1])
         return txn if txn is not None and txn.producer_id == producer_id else None
 
+    def markers_in(self, whose: Iterable[Whose]) -> int:
+        return sum(self.markers[each] for each in whose)
+
     def appended(self, place: Place, batch: BatchView) -> None:
         if place[0] == STATE_TOPIC:
             self.changes += 1
             self._note(place[1], batch)
         elif batch.is_transactional:
             self.changes += 1
+            if batch.is_control:
+                self.markers[place, batch.producer_id, batch.producer_epoch] += 1
             found = self._on(place)
             found.apply(batch)
             if not self.world.process.is_serving:  # a start has found it, on a disk that was not watched before (X6)
@@ -113,6 +123,7 @@ class TxnLogs(Checker):
         self.states.clear()
         self.partitions.clear()
         self.decisions.clear()
+        self.markers.clear()
         self._owners.clear()
         self._read.clear()
 

@@ -29,6 +29,7 @@ REACHED: Final = (
     "prepared transaction kept",
     "transaction.version 0",
     "old epoch after a kept transaction",
+    "marker between verification and append",
 )
 """What each campaign must have counted of all this."""
 

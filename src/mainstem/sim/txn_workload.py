@@ -60,6 +60,9 @@ COMMIT_KEY: Final = b"\x00\x00\x00\x01"
 """What the keys of markers are; users may use them too (KAFKA-14055)."""
 FAR_AHEAD: Final = 1000
 _AWAY_MAX_S: Final = 2.0
+_RESTART_SHARE: Final = 0.5
+_HEAD_START_S: Final = 0.1
+"""How long after a batch its client may abort: long enough for a leader to ask the coordinator about it."""
 PLACES: Final = (("txn", 0), ("txn", 1), ("txnkeyed", 0))
 """Where transactional clients write."""
 
@@ -92,6 +95,10 @@ class TxnProducer:
         """Whether its transactions have no time-out, and it may come back to one that it left (KIP-939)."""
         self._keys = Random(f"{world.seed}:keys:{client.name}")
         self._odd = Random(f"{world.seed}:odd:{client.name}")
+        self._in_flight = Random(f"{world.seed}:in flight:{client.name}")
+        self._restarts = Random(f"{world.seed}:restarts:{client.name}")
+        self._to_leader = client.another()
+        """Leader and coordinator are seldom one broker: what is sent to the one does not wait for the other."""
         self._read_to: dict[Place, int] = {}
         self.producer_id = -1
         self.epoch = -1
@@ -218,7 +225,17 @@ class TxnProducer:
             )
         self.world.count("prepared transaction kept")
         await asyncio.sleep(self._keys.random() ** 2 * _AWAY_MAX_S)
+        if self._restarts.random() < _RESTART_SHARE:
+            await self._see_a_restart()
         await self._write_as_before(before, sequences)
+
+    async def _see_a_restart(self) -> None:
+        """The leader is another now, which knows no more than its log: a fence is not in there."""
+        if not self.world.nemesis.is_over:
+            self.world.count("X2 kill")
+            self.world.kill()
+        while not self.world.process.is_serving:
+            await asyncio.sleep(0.05)
 
     async def _write_as_before(self, before: tuple[int, int], sequences: dict[Place, int]) -> None:
         """The one who left it is not dead after all: what it sends now is no part of anything (T4)."""
@@ -253,22 +270,27 @@ class TxnProducer:
             txn.reads[value] = None
 
     async def _abort_in_flight(self, txn: Txn) -> None:
-        """Aborts while a batch is on its way: whenever that arrives, it is part of this transaction or refused."""
+        """Aborts while a batch is on its way: whenever that arrives, it is part of this transaction or refused.
+
+        On one connection the abort would wait for the batch's answer, and nothing could come between the coordinator's
+        word that the batch may be taken and its append (KAFKA-14884).
+        """
         place = self.rng.choice(PLACES)
         if not self.tv2:
             await self._add(place)
         request, _ = self._batch(txn, place)
         try:
-            sent = await self.client.send(request, 12 if self.tv2 else 11)
+            sent = await self._to_leader.send(request, 12 if self.tv2 else 11)
         except NoAnswer:
             self._missed_answer = True
             sent = None
         try:
+            await asyncio.sleep(self._in_flight.random() ** 2 * _HEAD_START_S)
             await self._end(txn, commit=False)
         finally:
             if sent is not None:
                 try:
-                    await self.client.answer(sent, ProduceResponse)
+                    await self._to_leader.answer(sent, ProduceResponse)
                 except NoAnswer:
                     self._missed_answer = True
         self.world.count("aborted with a batch on its way")

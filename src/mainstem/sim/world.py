@@ -164,6 +164,7 @@ class World:
             producers_are_known,
         ]
         self.txn_logs = TxnLogs(self)
+        self.process.markers_in = self.txn_logs.markers_in
         # Those before the logs of transactions judge a batch by what was before it.
         self._following: list[Checker] = [
             TornTransactions(self),
@@ -484,7 +485,7 @@ class World:
     def _txn_clients(self) -> tuple[float, dict[str, bool]]:
         """How many words of coordinators are late; and of each transactional id whether its client is of version 2."""
         rng = Random(f"{self.seed}:transactional")
-        late_word_share = rng.choice((0.0, 0.0, 0.4))
+        late_word_share = rng.choice((0.0, 0.4, 0.4))
         versions = [rng.random() < 0.65 and self.txn_shape.level >= TV2 for _ in range(rng.randint(2, 4))]
         return late_word_share, {f"txn{'b' if tv2 else 'a'}{index}": tv2 for index, tv2 in enumerate(versions)}
 

@@ -59,7 +59,7 @@ class TransactionsHold(Checker):
                     marker = parse_end_marker(batch)
                     values = waiting.pop(batch.producer_id, {})
                     if marker is not None and marker.commit:
-                        self._check_asked_for(place, values)
+                        self._check_asked_for(place, batch.producer_id, values)
                         committed |= values
                 elif batch.is_transactional and not batch.is_control:
                     held = {each.offset: each.value for each in iterate_records(batch) if each.value is not None}
@@ -73,10 +73,16 @@ class TransactionsHold(Checker):
             self.world.count("transaction left open by a power loss")
         return dict(sorted(committed.items()))
 
-    def _check_asked_for(self, place: Place, values: Values) -> None:
+    def _check_asked_for(self, place: Place, producer_id: int, values: Values) -> None:
         for value in values.values():
-            txn = self.world.txns.by_value[value]
-            if not txn.commit_sent and not txn.is_torn:
+            txn = self.world.txns.by_value.get(value)
+            if txn is None:
+                if not self.world.may_be_torn(producer_id):
+                    raise Violation(
+                        "T4 an old epoch appends nothing",
+                        f"{place}: {value!r} is committed, and who wrote it had left its transaction to another",
+                    )
+            elif not txn.commit_sent and not txn.is_torn:
                 raise Violation(
                     "C4 a marker outlives its data", f"{place}: a commit follows {value!r}, which nobody asked for"
                 )
