@@ -178,3 +178,35 @@ def test_how_far_a_deleted_topic_was_compacted_says_nothing_of_its_successor_in_
         await node.stop()
 
     asyncio.run(asyncio.wait_for(run(), 60))
+
+
+def test_a_stray_that_cannot_be_renamed_costs_its_own_directory_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = f"{tmp_path}/a,{tmp_path}/b"
+    rename = PosixFileSystem.rename
+
+    def fail_for_strays(self: PosixFileSystem, source: str, target: str) -> None:
+        if target.endswith("-stray"):
+            raise OSError(5, "Input/output error")
+        rename(self, source, target)
+
+    async def run() -> None:
+        node = await start_node(tmp_path, log_dirs=both)
+        peer = await connect(node)
+        for count in range(4):
+            await create_topic(peer, f"topic-{count}")
+            assert (await peer.produce(f"topic-{count}", b"x")).base_offset == 0
+        peer.close()
+        await node.stop()
+        (tmp_path / "a" / "__unknown-0").mkdir()
+        monkeypatch.setattr(PosixFileSystem, "rename", fail_for_strays)
+        node = await start_node(tmp_path, log_dirs=both)
+        assert [one.path for one in node.partitions.dirs.online] == [f"{tmp_path}/b"]
+        peer = await connect(node)
+        codes = [(await peer.produce(f"topic-{count}", b"x")).error_code for count in range(4)]
+        assert sorted(codes) == [0, 0, *[int(ErrorCode.KAFKA_STORAGE_ERROR)] * 2]
+        peer.close()
+        await node.stop()
+
+    asyncio.run(asyncio.wait_for(run(), 60))

@@ -143,6 +143,9 @@ class LogMoves:
         partition.replace_log(moved.log)
         try:
             dirs.leave(moved, partition.topic, partition.index, now_ms)
+        except StorageError as failure:
+            broker.partitions.directory_failed(move.directory, storage_cause(failure))
+            return
         except OSError as error:
             broker.partitions.directory_failed(moved.source, error)
         log.info("moved a partition", extra={"partition": str(partition), "to": move.directory.path})

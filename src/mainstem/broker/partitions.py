@@ -200,8 +200,11 @@ class Partitions:
                 continue  # The directory has failed since.
             state = image.topics.get(topic)
             if state is None or index not in state.partitions or not self._is_of_topic(topic, index, state.topic_id):
+                try:
+                    self.dirs.set_stray(topic, index)
+                except StorageError:
+                    continue  # its directory is offline now, and goes alone
                 strays.append((topic, index))
-                self.dirs.set_stray(topic, index)
         if strays:
             log.warning(
                 "set aside folders that the metadata does not know",

@@ -50,6 +50,9 @@ def declare(parser: argparse.ArgumentParser, command: str) -> None:
             default="mainstem-data",
             help="where the data is (default ./mainstem-data); several are separated by commas",
         )
+        parser.add_argument(
+            "--format-new", action="store_true", help="use a new directory beside others that have data already"
+        )
         parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting by Kafka's name")
         parser.set_defaults(run=up)
         return
@@ -90,6 +93,8 @@ def up(given: argparse.Namespace) -> int:
             )
         config = BrokerConfig(settings)
         config = BrokerConfig(_with_formatted_node_id(settings, config.log_dirs))
+        if not given.format_new:
+            _check_none_is_missing(config.log_dirs)
         format_directories(
             PosixFileSystem(), random.SystemRandom(), config, SystemClock().wall_ms(), ignore_formatted=True
         )
@@ -134,6 +139,16 @@ def _read_config(path: str) -> BrokerConfig:
     except UnicodeDecodeError:
         text = data.decode("latin-1")  # as Java reads properties
     return BrokerConfig(parse_properties(text))
+
+
+def _check_none_is_missing(directories: Sequence[str]) -> None:
+    """A disk that is not mounted looks like a new directory; on a new one, partitions would begin at offset 0 again."""
+    new = [each for each in directories if _meta(each, "log.dirs") is None]
+    if new and len(new) < len(directories):
+        raise ConfigError(
+            f"--data-dir has {', '.join(new)}, which is not formatted though others are: is its disk mounted? "
+            f"--format-new has a directory used that really is new"
+        )
 
 
 def _with_formatted_node_id(settings: dict[str, str], directories: Sequence[str]) -> dict[str, str]:

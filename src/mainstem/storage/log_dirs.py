@@ -27,6 +27,7 @@ executor; its OSError goes to `take_offline`. A job that is out of date when it 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from typing import Final, Generic, Protocol, TypeVar
@@ -256,7 +257,8 @@ class LogDirs(Generic[LogT]):
             raise ValueError(f"log.dirs: {folder_name(*key)} is in both {one.path} and {two.path}")
         kept, dropped = (one, two) if assigned == one.directory_id else (two, one)
         self._homes[key] = dropped
-        self.set_stray(*key)
+        with suppress(StorageError):  # the directory with the folder that nobody needs is offline then, and goes alone
+            self.set_stray(*key)
         self._homes[key] = kept
 
     def _open(self, directory: LogDirectory, topic: str, partition: int, folder: str, clean: bool) -> LogPlace:
@@ -508,10 +510,16 @@ class LogDirs(Generic[LogT]):
         return Moved(opened, source, old_folder)
 
     def leave(self, moved: Moved[LogT], topic: str, partition: int, now_ms: int) -> None:
-        """Sets the old folder of a partition aside that lives elsewhere now, durably. Blocks; OSError."""
+        """Sets the old folder of a partition aside that lives elsewhere now, durably. Blocks.
+
+        OSError where the directory that it leaves has failed, StorageError where the one it lives in has.
+        """
         target = self._homes[topic, partition]
-        # Until the next checkpoint a crash would bring back what DeleteRecords took.
-        self._collect(target, LOG_STARTS).write()
+        try:
+            # Until the next checkpoint a crash would bring back what DeleteRecords took.
+            self._collect(target, LOG_STARTS).write()
+        except OSError as error:
+            raise StorageError(target.path, str(error), cause=error) from error
         folder = f"{moved.source.path}/{deleted_folder_name(topic, partition, self._rng)}"
         self._fs.rename(moved.old_folder, folder)
         self._fs.sync_directory(moved.source.path)

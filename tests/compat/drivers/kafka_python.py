@@ -146,7 +146,8 @@ def join(r: dict[str, Any]) -> None:
     )
     consumer.subscribe([r["topic"]])
     members[r["member"]] = PolledMember(
-        poll=lambda: _poll(consumer, 100),
+        # Its join is lost for good where the time of a poll is up in the moment it is done: give it time.
+        poll=lambda: _poll(consumer, 1000),
         assignment=lambda: [one.partition for one in consumer.assignment()],
         commit=consumer.commit,
         close=consumer.close,

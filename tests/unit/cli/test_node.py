@@ -72,3 +72,16 @@ def test_a_cluster_id_is_a_word(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert main(["format", "--config", str(file), "--cluster-id", "a b"]) == 2
     assert "the cluster id is 'a b'" in capsys.readouterr().err
     assert not (tmp_path / "data").exists()
+
+
+def test_a_directory_whose_disk_is_not_mounted_is_not_taken_for_a_new_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(FILE.format(tmp_path / "a"), encoding="latin-1")
+    assert main(["format", "--config", str(file)]) == 0
+    (tmp_path / "b").mkdir()
+    assert main(["up", "--port", "0", "--data-dir", f"{tmp_path}/a,{tmp_path}/b"]) == 2
+    said = capsys.readouterr().err
+    assert f"{tmp_path}/b, which is not formatted though others are: is its disk mounted?" in said
+    assert list((tmp_path / "b").iterdir()) == []

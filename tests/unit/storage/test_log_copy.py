@@ -204,6 +204,19 @@ def test_a_moved_partition_lives_in_its_new_directory_alone() -> None:
     assert (again.log_start, again.log_end >= 24) == (3, True)
 
 
+def test_a_move_that_fails_at_its_end_names_the_directory_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    dirs = new_dirs(new_disk())
+    filled(dirs)
+
+    def fail(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(dirs.directories[1], "write_checkpoint", fail)
+    with pytest.raises(StorageError) as caught:
+        move(dirs)
+    assert caught.value.path == "/b"
+
+
 def test_a_crash_at_any_step_of_a_move_loses_nothing() -> None:
     disk = new_disk()
     dirs = new_dirs(disk)

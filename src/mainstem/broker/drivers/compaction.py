@@ -190,14 +190,28 @@ class Compaction:
                 await self._rest(wait_s)
 
     async def _write_recovery_points(self, topic: str, index: int) -> None:
-        """Compaction leaves gaps, and a gap past the recovery point that a crash finds on disk means a loss."""
-        directory = self._partitions.dirs.directory_of(topic, index)
-        for collected in self._partitions.dirs.collect(RECOVERY_POINTS):
-            if collected.directory is directory and directory.checkpoints[RECOVERY_POINTS] != collected.offsets:
-                try:
-                    await self._loop.run_in_executor(None, collected.write)
-                except OSError as error:
-                    self._partitions.directory_failed(directory, error)
+        """Compaction leaves gaps, and a gap past the recovery point that a crash finds on disk means a loss.
+
+        What was collected may be out of date before it is written, as when a topic is created meanwhile. Then nothing
+        is written, and it is collected again.
+        """
+        dirs, key = self._partitions.dirs, (topic, index)
+        directory = dirs.directory_of(topic, index)
+        wanted: int | None = None
+        while directory is not None:
+            collected = next((each for each in dirs.collect(RECOVERY_POINTS) if each.directory is directory), None)
+            if collected is None or key not in collected.offsets:
+                return  # offline, or gone
+            # A truncation may have lowered it; that it has grown since matters to the next cleaning only.
+            now = collected.offsets[key]
+            wanted = now if wanted is None else min(wanted, now)
+            if directory.checkpoints[RECOVERY_POINTS].get(key, -1) >= wanted:
+                return
+            try:
+                await self._loop.run_in_executor(None, collected.write)
+            except OSError as error:
+                self._partitions.directory_failed(directory, error)
+                return
 
     async def _checkpoint(self, cleaner: Cleaner, partition: TopicPartition) -> None:
         directory = self._partitions.dirs.directory_of(*partition)

@@ -1,0 +1,61 @@
+"""What the driver of compaction sees to before a log gets gaps."""
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+from mainstem.broker.drivers.compaction import Compaction
+from mainstem.core.log.config import LogConfig
+from mainstem.protocol.builder import BatchBuilder
+from mainstem.storage.checkpoint import RECOVERY_POINTS
+from mainstem.storage.log import Log
+from mainstem.storage.log_dirs import LogDirs, LogPlace
+from mainstem.storage.meta_properties import MetaProperties, write_meta_properties
+from mainstem.storage.open_files import OpenFiles
+from mainstem.storage.partition_jobs import NewPartition
+from mainstem.storage.recovery import open_log
+from tests.support.logs import NOW_MS, new_disk
+
+
+def test_recovery_points_are_on_disk_before_a_cleaning_though_a_topic_is_created_meanwhile() -> None:
+    """What was collected before the creation must not be written any more; it used to be left at that, and a kill in
+    the cleaning then cut the log at its first gap."""
+    disk = new_disk()
+    disk.make_directories("/a")
+    write_meta_properties(disk, "/a", MetaProperties("c", 1, bytes(range(16))), NOW_MS)
+    files = OpenFiles(disk, 50)
+
+    def opened(place: LogPlace) -> Log:
+        return open_log(files, place.folder, LogConfig(), NOW_MS, place.log_start, place.recovery_point)
+
+    dirs: LogDirs[Log] = LogDirs(disk, Random(1), ["/a"], "c", 1, opened)
+    assert list(dirs.load(NOW_MS)) == []
+    log = dirs.create("t", 0, bytes(16), is_new=True)
+    builder = BatchBuilder()
+    builder.append(NOW_MS, b"key", b"value")
+    data = builder.build()
+    log.append_as_leader(data, 0, len(data), 0, NOW_MS)
+    log.flush(NOW_MS)
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        go_on = threading.Event()
+        busy = loop.run_in_executor(None, go_on.wait, 10)
+        partitions: Any = SimpleNamespace(dirs=dirs)
+        config: Any = SimpleNamespace(
+            get_bool=lambda *_, **__: True, get_int=lambda *_, **__: 1 << 20, get_float=lambda *_, **__: 0.9
+        )
+        compaction = Compaction(loop, SimpleNamespace(wall_ms=lambda: NOW_MS), config, partitions)
+        writing = asyncio.create_task(compaction._write_recovery_points("t", 0))
+        await asyncio.sleep(0)
+        dirs.begin_create([NewPartition("other", 0, bytes(range(16)))])
+        go_on.set()
+        await writing
+        await busy
+
+    asyncio.run(run())
+    assert dirs.directories[0].checkpoints[RECOVERY_POINTS]["t", 0] == log.log_end == 1
