@@ -222,6 +222,31 @@ def test_of_a_partition_that_is_produced_to_twice_in_a_request_the_last_counts(t
     run_with_node(tmp_path, scenario)
 
 
+@pytest.mark.parametrize("length", [-1, 0, 48])
+def test_a_batch_that_says_it_is_shorter_than_its_header_is_corrupt(tmp_path: Path, length: int) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("orders")
+        whole = batch_of(b"a")
+        records = whole[:8] + length.to_bytes(4, "big", signed=True) + whole[12:]
+        answer = await peer.ask(produce_request("orders", records), 9, ProduceResponse)
+        assert answer.responses[0].partition_responses[0].error_code == ErrorCode.CORRUPT_MESSAGE
+
+    run_with_node(tmp_path, scenario)
+
+
+def test_bytes_behind_a_batch_that_are_no_batch_are_left_out(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("orders")
+        for offset in range(2):
+            answer = await peer.ask(produce_request("orders", batch_of(b"a") + b"xx"), 9, ProduceResponse)
+            done = answer.responses[0].partition_responses[0]
+            assert (done.error_code, done.base_offset) == (0, offset)
+        read = await peer.ask(fetch_request("orders", 0), 12, FetchResponse)
+        assert len(read.responses[0].partitions[0].records or b"") == 2 * len(batch_of(b"a"))
+
+    run_with_node(tmp_path, scenario)
+
+
 @pytest.mark.parametrize("records", [b"", b"abc", batch_of(b"a") + batch_of(b"b")])
 def test_records_that_are_not_one_batch_are_invalid_and_none_of_them_is_blamed(tmp_path: Path, records: bytes) -> None:
     async def scenario(node: Broker, peer: Peer) -> None:

@@ -290,6 +290,9 @@ def _warnings(given: Mapping[str, str]) -> Iterable[str]:
 def _refuse_unbuilt_security(given: Mapping[str, str]) -> None:
     if given.get("authorizer.class.name"):
         raise ConfigError(f"authorizer.class.name is {given['authorizer.class.name']}; authorization {NOT_BUILT}")
+    for key in ("alter.config.policy.class.name", "create.topic.policy.class.name"):
+        if given.get(key):
+            raise ConfigError(f"{key} is {given[key]}; a policy in Java cannot be loaded, and would not be enforced")
     for key in sorted(given):
         if key.startswith("listener.name.") and (".sasl." in key or ".ssl." in key):
             raise ConfigError(f"{key} is a security setting that {NOT_BUILT}")

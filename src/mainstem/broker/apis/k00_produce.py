@@ -308,8 +308,12 @@ def _append(
         if end - start < HEADER_BYTES:
             raise RemoteError(ErrorCode.INVALID_RECORD, "a partition's records are one batch, and there is none")
         batch = BatchView(frame, start)
+        if batch.size < HEADER_BYTES:
+            raise RemoteError(ErrorCode.CORRUPT_MESSAGE, f"a batch says that it has {batch.size} bytes")
         if batch.end < end:
-            raise RemoteError(ErrorCode.INVALID_RECORD, "a partition's records are one batch, and there are more")
+            if end - batch.end >= HEADER_BYTES:
+                raise RemoteError(ErrorCode.INVALID_RECORD, "a partition's records are one batch, and there are more")
+            end = int(batch.end)  # what is too short to be another batch is left out, as in Kafka
         if version < _ZSTD_FROM and batch.codec == ZSTD:
             raise RemoteError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce v{_ZSTD_FROM} or later")
         if request.acks not in (-1, 0, 1):
