@@ -284,6 +284,7 @@ def test_a_decided_transaction_is_completed_by_the_next_start(tmp_path: Path, tv
         node = await start_node(tmp_path)
         decided.peer = open_one.peer = peer = await connect(node)
         assert await decided.settled() == ("CompleteCommit" if commit else "CompleteAbort")
+        assert await open_one.settled() == "Ongoing"  # its coordinator may be loading for longer than the other's
         assert await latest(peer, "t", 1) == 1
         assert await open_one.send("t", b"more") is ErrorCode.NONE
         assert await open_one.end_and_wait() is ErrorCode.NONE
