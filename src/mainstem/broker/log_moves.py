@@ -118,6 +118,9 @@ class LogMoves:
             step = copy.source.finish_read(job)
         try:
             data = await broker.loop.run_in_executor(None, step.read)
+            if not self._is_on(partition, move):
+                job.unpin()
+                return
         except OSError as error:
             raise StorageError(partition.log.directory, str(error), cause=error) from error
         finally:

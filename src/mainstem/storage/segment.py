@@ -442,7 +442,7 @@ class Segment:
         return self.max_timestamp
 
     def learn_max_timestamp(self, timestamp: i64, offset: i64) -> None:
-        """It was found in the batches, unless it became known since."""
+        """It was found in the files, unless it became known since."""
         if not self._max_timestamp_known:
             self._max_timestamp = timestamp
             self._max_timestamp_offset = offset
@@ -452,6 +452,11 @@ class Segment:
         """What retention goes by: the largest timestamp, or when the file was last written to."""
         timestamp: i64 = self.max_timestamp
         return timestamp if timestamp >= 0 else self._fs.modified_ms(self.log.path)
+    @property
+    def is_max_timestamp_known(self) -> bool:
+        """Whether it takes no file to tell it."""
+        return self._max_timestamp_known
+
 
     def _load_max_timestamp(self) -> None:
         """From the time index, whose last entry a roll, a clean close and a recovery all leave there."""
@@ -506,6 +511,10 @@ class Segment:
         for ref in self.refs():
             if self._fs.exists(ref.path):
                 ref.rename(self._fs, ref.path + suffix)
+    def open_apart(self, ref: FileRef) -> File:
+        """One of its files in a handle of its own, which a thread may open and must close. Blocks."""
+        return self._fs.open(ref.path)
+
 
     def change_suffix(self, old: str, new: str) -> None:
         for ref in self.refs():

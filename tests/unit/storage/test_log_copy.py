@@ -5,6 +5,7 @@ from random import Random
 import pytest
 
 from mainstem.protocol.batch import BatchView
+from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.sim.disk import SimDisk
 from mainstem.sim.faults import Effect, Fault
 from mainstem.storage.errors import StorageError
@@ -15,6 +16,7 @@ from mainstem.storage.meta_properties import MetaProperties, write_meta_properti
 from mainstem.storage.open_files import OpenFiles
 from mainstem.storage.reading import ReadJob
 from mainstem.storage.recovery import open_log
+from mainstem.storage.timestamps import TimestampedOffset, TimestampJob
 from tests.support import logs
 from tests.support.logs import NOW_MS, append, batch, open_in, read_all
 
@@ -202,6 +204,65 @@ def test_a_moved_partition_lives_in_its_new_directory_alone() -> None:
     disk.power_loss_keeping({})
     again = new_dirs(disk).logs["t", 0]
     assert (again.log_start, again.log_end >= 24) == (3, True)
+
+
+def test_who_reads_while_a_partition_moves_goes_on_in_its_new_place() -> None:
+    """The thread comes back to another log than it was sent by, whose segments are others; the old files have gone."""
+    dirs = new_dirs(new_disk())
+    log = filled(dirs)
+    expected = bytes_of(read_all(log))
+    reading = log.begin_read(0, 1 << 20, log.log_end)
+    searching = log.begin_find(NOW_MS, log.log_end)
+    largest = log.begin_find_max()
+    assert isinstance(reading, ReadJob)
+    assert searching is not None
+    assert largest is not None
+    for job in (reading, searching, largest):
+        job.run()
+    # What the old disk could not read says nothing about the new one.
+    searching.error = OSError(5, "Input/output error")
+    new = move(dirs)
+    found = new.finish_read(reading)
+    while isinstance(found, ReadJob):
+        found.run()
+        found = new.finish_read(found)
+    data = found.read()
+    found.release()
+    assert data
+    assert expected.startswith(data)
+    assert [finished(new, job) for job in (searching, largest)] == [0, 1]
+    assert new.failure is None
+
+
+def finished(log: Log, job: TimestampJob) -> int:
+    step: TimestampJob | TimestampedOffset | None = log.finish_find(job)
+    while isinstance(step, TimestampJob):
+        step.run()
+        step = log.finish_find(step)
+    assert step is not None
+    return step.offset
+
+
+def test_who_reads_a_partition_that_is_deleted_is_sent_away_and_no_disk_is_blamed() -> None:
+    dirs = new_dirs(new_disk())
+    log = filled(dirs)
+    reading = log.begin_read(0, 1 << 20, log.log_end)
+    searching = log.begin_find(NOW_MS, log.log_end)
+    assert isinstance(reading, ReadJob)
+    assert searching is not None
+    for job in (reading, searching):
+        job.run()
+    dirs.delete("t", 0, NOW_MS)
+    for finish in (
+        lambda: log.finish_read(reading),
+        lambda: log.finish_find(searching),
+        lambda: log.begin_find_max(),
+        lambda: log.begin_read(0, 1, log.log_end),
+    ):
+        with pytest.raises(RemoteError) as refused:
+            finish()
+        assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert log.failure is None
 
 
 def test_a_move_that_fails_at_its_end_names_the_directory_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
