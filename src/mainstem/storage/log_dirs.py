@@ -32,7 +32,14 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final, Generic, Protocol, TypeVar
 
-from mainstem.storage.checkpoint import CLEANER_OFFSETS, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, TopicPartition
+from mainstem.storage.checkpoint import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    MalformedFileError,
+    TopicPartition,
+)
 from mainstem.storage.clean_shutdown import NO_BROKER_EPOCH
 from mainstem.storage.errors import StorageError
 from mainstem.storage.fs import FileSystem
@@ -452,7 +459,7 @@ class LogDirs(Generic[LogT]):
     def begin_move(self, topic: str, partition: int, target: LogDirectory) -> Move[LogT]:
         """An empty log beside the partition's own, in another directory, to be filled by the caller. Blocks.
 
-        StorageError where that directory is to go offline.
+        StorageError, whose path tells which, where that directory or the partition's own has failed.
         """
         key = (topic, partition)
         assert key in self.logs, f"{folder_name(topic, partition)} is not open"
@@ -460,7 +467,11 @@ class LogDirs(Generic[LogT]):
         assert self._homes[key] is not target, f"{folder_name(topic, partition)} is in {target.path}"
         name = future_folder_name(topic, partition, self._rng)
         assert name is not None, f"{topic} is too long a name; ask can_move first"
-        topic_id = self.topic_id(topic, partition)
+        try:
+            topic_id = self.topic_id(topic, partition)
+        except OSError as error:
+            cause = None if isinstance(error, MalformedFileError) else error
+            raise StorageError(self._homes[key].partitions[key], str(error), cause=cause) from error
         folder = f"{target.path}/{name}"
         try:
             self._fs.make_directory(folder)

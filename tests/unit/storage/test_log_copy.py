@@ -353,3 +353,22 @@ def test_a_name_too_long_for_a_copy_cannot_move() -> None:
     dirs = new_dirs(new_disk())
     assert dirs.can_move("t" * 213, 0)
     assert not dirs.can_move("t" * 214, 0)
+@pytest.mark.parametrize(("contents", "is_disk"), [(b"garbage", False), (None, True)])
+def test_a_partition_whose_own_folder_cannot_be_read_does_not_move(contents: bytes | None, is_disk: bool) -> None:
+    """The directory that it is in is to blame, or the partition alone; the one that it was to move to is not."""
+    disk = new_disk()
+    dirs = new_dirs(disk)
+    filled(dirs)
+    if contents is None:
+        disk.faults.append(Fault(Effect.FAIL, "read", "/a/t-0/partition.metadata"))
+    else:
+        file = disk.open("/a/t-0/partition.metadata")
+        file.truncate(0)
+        file.write_at(0, [contents])
+    with pytest.raises(StorageError) as caught:
+        dirs.begin_move("t", 0, dirs.directories[1])
+    assert caught.value.path == "/a/t-0"
+    assert (caught.value.cause is not None) == is_disk
+    assert not dirs.moves
+
+
