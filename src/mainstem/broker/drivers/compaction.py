@@ -128,6 +128,9 @@ class Compaction:
     async def _choose(self, cleaner: Cleaner) -> Candidate | None:
         best: Candidate | None = None
         for count, partition in enumerate(self._partitions):
+            if key in self._partitions.dirs.moves:
+                # As in Kafka: the copy may have older values already when the tombstone goes that it has not come to.
+                continue
             key = (partition.topic, partition.index)
             before = len(cleaner.uncleanable)
             found = cleaner.examine(key, partition.log, self._clock.wall_ms())
