@@ -346,10 +346,10 @@ class LogDirs(Generic[LogT]):
         jobs = []
         for directory, partitions in zip(online, placed, strict=True):
             if partitions:
-                superseding = self._without(directory, [new.key for new in partitions])
+                number = directory.next_number()
                 for start in range(0, len(partitions), _CREATED_TOGETHER):
                     part = partitions[start : start + _CREATED_TOGETHER]
-                    jobs.append(Creation(self._fs, directory, part, superseding))
+                    jobs.append(Creation(self._fs, directory, part, number))
         return jobs
 
     def finish_create(self, creation: Creation, new: NewPartition) -> bool:
@@ -365,20 +365,6 @@ class LogDirs(Generic[LogT]):
             self.forget(*new.key)
             return False
         return True
-
-    def _without(
-        self, directory: LogDirectory, keys: Sequence[TopicPartition]
-    ) -> list[tuple[str, dict[TopicPartition, int], int]]:
-        """The checkpoint files that know deleted partitions of these names, as they are to be.
-
-        The old recovery point of a deleted partition would call the unsynced tail of the new one damaged (D4).
-        """
-        directory.supersede()
-        return [
-            (name, self._offsets(directory, name), directory.next_number())
-            for name, offsets in list(directory.checkpoints.items())
-            if any(key in offsets for key in keys)
-        ]
 
     def delete(self, topic: str, partition: int, now_ms: int) -> None:
         """Takes the partition out of sight, durably; its bytes go after the delay. Blocks. StorageError."""
@@ -503,8 +489,7 @@ class LogDirs(Generic[LogT]):
         folder = f"{target.path}/{folder_name(topic, partition)}"
         try:
             move.log.close(now_ms)
-            for name, offsets, number in self._without(target, [key]):
-                target.write_checkpoint(name, offsets, number)
+            target.drop_entries([key], target.next_number())
             self._fs.rename(move.folder, folder)
             self._fs.sync_directory(target.path)
             opened = self._open_log(
