@@ -389,6 +389,17 @@ class Segment:
         finally:
             self.offset_index.ref.unpin()
 
+    def position_before(self, offset: i64) -> i64:
+        """Where a batch begins that is not past `offset`: by the index, or 0 where that does not bear it out."""
+        index, log = self.offset_index.ref.pin(), self.log.pin()
+        try:
+            return self.scan_in(index, log, self.size, offset, False).position
+        except StorageError:
+            return 0
+        finally:
+            self.log.unpin()
+            self.offset_index.ref.unpin()
+
     def end_before(self, offset: i64) -> i64:
         """Where the last batch ends that ends before `offset`: the log end, were the rest cut. May block."""
         end: i64 = self.base_offset
@@ -441,6 +452,11 @@ class Segment:
             return UNKNOWN_TIMESTAMP
         return self.max_timestamp
 
+    @property
+    def is_max_timestamp_known(self) -> bool:
+        """Whether it takes no file to tell it."""
+        return self._max_timestamp_known
+
     def learn_max_timestamp(self, timestamp: i64, offset: i64) -> None:
         """It was found in the files, unless it became known since."""
         if not self._max_timestamp_known:
@@ -452,11 +468,6 @@ class Segment:
         """What retention goes by: the largest timestamp, or when the file was last written to."""
         timestamp: i64 = self.max_timestamp
         return timestamp if timestamp >= 0 else self._fs.modified_ms(self.log.path)
-    @property
-    def is_max_timestamp_known(self) -> bool:
-        """Whether it takes no file to tell it."""
-        return self._max_timestamp_known
-
 
     def _load_max_timestamp(self) -> None:
         """From the time index, whose last entry a roll, a clean close and a recovery all leave there."""
@@ -500,6 +511,10 @@ class Segment:
 
     # -- the files -----------------------------------------------------------------------------------------------
 
+    def open_apart(self, ref: FileRef) -> File:
+        """One of its files in a handle of its own, which a thread may open and must close. Blocks."""
+        return self._fs.open(ref.path)
+
     def refs(self) -> list[FileRef]:
         refs = [self.log, self.offset_index.ref, self.time_index.ref]
         if self.txn_index.exists:
@@ -511,10 +526,6 @@ class Segment:
         for ref in self.refs():
             if self._fs.exists(ref.path):
                 ref.rename(self._fs, ref.path + suffix)
-    def open_apart(self, ref: FileRef) -> File:
-        """One of its files in a handle of its own, which a thread may open and must close. Blocks."""
-        return self._fs.open(ref.path)
-
 
     def change_suffix(self, old: str, new: str) -> None:
         for ref in self.refs():
