@@ -272,6 +272,17 @@ def test_what_was_found_off_the_loop_is_not_taken_where_the_producer_has_gone_on
     assert log.append_prepared(prepared, 0, NOW_MS).base_offset == 4
 
 
+def test_a_retry_is_not_taken_for_a_batch_of_an_earlier_epoch_with_the_same_sequence() -> None:
+    disk = new_disk()
+    log = open_in(disk)
+    for epoch, sequence in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        append(log, batch(b"v", producer_id=1, epoch=epoch, sequence=sequence))
+    log.close(NOW_MS)
+    log = open_in(disk, clean=True, recovery_point=4)
+    again = append(log, batch(b"v", producer_id=1, epoch=1, sequence=0))
+    assert (again.is_duplicate, again.base_offset, log.log_end) == (True, 2, 4)
+
+
 def test_a_file_that_is_renamed_under_the_search_for_a_retry_does_no_harm() -> None:
     log = after_a_restart()
     sent = numbered(1)

@@ -144,7 +144,7 @@ def new_disk() -> SimDisk:
     return disk
 
 
-def new_dirs(disk: SimDisk) -> LogDirs[Log]:
+def new_dirs(disk: SimDisk, assigned: bytes = SOURCE_ID) -> LogDirs[Log]:
     files = OpenFiles(disk, 1000)
     config = logs.config(segment_bytes=500)
 
@@ -161,7 +161,7 @@ def new_dirs(disk: SimDisk) -> LogDirs[Log]:
         )
 
     dirs: LogDirs[Log] = LogDirs(disk, Random(2), ["/a", "/b"], CLUSTER, 1, opened)
-    for _ in dirs.load(NOW_MS, lambda topic, partition: SOURCE_ID):
+    for _ in dirs.load(NOW_MS, lambda topic, partition: assigned):
         pass
     return dirs
 
@@ -310,6 +310,28 @@ def test_a_crash_at_any_step_of_a_move_loses_nothing() -> None:
             assert folders == ["t-0"]
 
 
+@pytest.mark.parametrize("assigned", [SOURCE_ID, TARGET_ID])
+def test_of_two_folders_of_a_partition_the_one_that_the_metadata_names_is_kept(assigned: bytes) -> None:
+    """The other is set aside, not deleted: nobody has looked into it."""
+    disk = new_disk()
+    dirs = new_dirs(disk)
+    filled(dirs)
+    move(dirs)
+    append(dirs.logs["t", 0], batch(b"in the new place alone"))
+    dirs.close(broker_epoch=1, now_ms=NOW_MS)
+    old = next(name for name in disk.list_directory("/a") if name.endswith("-delete"))
+    disk.rename(f"/a/{old}", "/a/t-0")
+    again = new_dirs(disk, assigned)
+    home = again.directory_of("t", 0)
+    assert home is not None
+    assert home.directory_id == assigned
+    assert again.logs["t", 0].log_end == (24 if assigned == SOURCE_ID else 25)
+    kept, other = ("/a", "/b") if assigned == SOURCE_ID else ("/b", "/a")
+    assert [name for name in disk.list_directory(kept) if name.startswith("t-")] == ["t-0"]
+    (stray,) = (name for name in disk.list_directory(other) if name.startswith("t-"))
+    assert stray.endswith("-stray")
+
+
 def test_an_interrupted_move_is_remembered_and_its_copy_removed() -> None:
     disk = new_disk()
     dirs = new_dirs(disk)
@@ -349,10 +371,6 @@ def test_a_failing_target_leaves_the_partition_where_it_is() -> None:
     append(log, batch(b"still served"))
 
 
-def test_a_name_too_long_for_a_copy_cannot_move() -> None:
-    dirs = new_dirs(new_disk())
-    assert dirs.can_move("t" * 213, 0)
-    assert not dirs.can_move("t" * 214, 0)
 @pytest.mark.parametrize(("contents", "is_disk"), [(b"garbage", False), (None, True)])
 def test_a_partition_whose_own_folder_cannot_be_read_does_not_move(contents: bytes | None, is_disk: bool) -> None:
     """The directory that it is in is to blame, or the partition alone; the one that it was to move to is not."""
@@ -372,3 +390,7 @@ def test_a_partition_whose_own_folder_cannot_be_read_does_not_move(contents: byt
     assert not dirs.moves
 
 
+def test_a_name_too_long_for_a_copy_cannot_move() -> None:
+    dirs = new_dirs(new_disk())
+    assert dirs.can_move("t" * 213, 0)
+    assert not dirs.can_move("t" * 214, 0)
