@@ -182,7 +182,7 @@ class ReadableLog:
         whole: bool = upper_bound >= self._segments.upper_offset(at, self.log_end)
         job = ReadJob(segment, offset, upper_bound, whole, max_bytes, min_one, self._generation)
         if job.is_done:
-            found = job.slice()
+            found = self._sliced(job)
             if found is not None:
                 return found
         try:
@@ -190,6 +190,13 @@ class ReadableLog:
         except OSError as error:
             raise self.fail(error) from error
         return job
+
+    def _sliced(self, job: ReadJob) -> Slice | None:
+        """What a job that is done has found. That may have to open the file again."""
+        try:
+            return job.slice()
+        except OSError as error:
+            raise self.fail(error) from error
 
     def finish_read(self, job: ReadJob) -> ReadJob | Slice:
         """Takes back a job that has run: the slice, or the next job where the segment ended before the offset."""
@@ -202,7 +209,7 @@ class ReadableLog:
             self._index_damaged(job.segment, job.index_damage)
         if job.generation != self._generation:
             return self.begin_read(job.offset, job.max_bytes, job.upper_bound, job.min_one)
-        found = job.slice()
+        found = self._sliced(job)
         if found is not None:
             return found
         at: i64 = self._segments.floor(job.segment.base_offset) + 1
