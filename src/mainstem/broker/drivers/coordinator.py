@@ -137,6 +137,8 @@ class PartitionLog:
         try:
             data = step.read_cached(0, step.size)
             return await self._loop.run_in_executor(None, step.read) if data is None else data
+        except OSError as error:
+            raise StorageError(self._partition.log.directory, str(error), cause=error) from error
         finally:
             step.release()
 
