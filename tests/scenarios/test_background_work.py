@@ -67,18 +67,24 @@ async def read_all(peer: Peer, topic: str, offset: int = 0) -> list[Record]:
             return records
 
 
+async def fill_until_compacted(node: Broker, peer: Peer, topic: str) -> dict[bytes | None, bytes]:
+    """Writes a few keys over and over and waits until most of that is gone; the newest value of each key."""
+    newest: dict[bytes | None, bytes] = {}
+    for count in range(200):
+        key, value = b"%d" % (count % 5), b"%d" % count
+        await write(peer, topic, key, value, node.clock.wall_ms())
+        newest[key] = value
+    deadline = asyncio.get_running_loop().time() + 15
+    while len(await read_all(peer, topic, node.partitions.find(topic, 0).log.log_start)) > 60:
+        assert asyncio.get_running_loop().time() < deadline, "nothing was compacted"
+        await asyncio.sleep(0.05)
+    return newest
+
+
 def test_a_compacted_topic_keeps_the_newest_value_of_each_key_while_it_is_written(tmp_path: Path) -> None:
     async def scenario(node: Broker, peer: Peer) -> None:
         await create_topic(peer, "table", cleanup_policy="compact", min_cleanable_dirty_ratio="0.01", segment_ms="1")
-        newest: dict[bytes | None, bytes] = {}
-        for count in range(300):
-            key, value = b"%d" % (count % 7), b"%d" % count
-            await write(peer, "table", key, value, node.clock.wall_ms())
-            newest[key] = value
-        deadline = asyncio.get_running_loop().time() + 15
-        while len(await read_all(peer, "table", node.partitions.find("table", 0).log.log_start)) > 60:
-            assert asyncio.get_running_loop().time() < deadline, "nothing was compacted"
-            await asyncio.sleep(0.05)
+        newest = await fill_until_compacted(node, peer, "table")
         records = await read_all(peer, "table", node.partitions.find("table", 0).log.log_start)
         offsets = [record.offset for record in records]
         assert offsets == sorted(set(offsets))
@@ -133,15 +139,7 @@ def test_what_a_killed_kafka_had_compacted_is_there_after_every_start(tmp_path: 
         await create_topic(
             peer, "table", cleanup_policy="compact", min_cleanable_dirty_ratio="0.01", internal_segment_bytes="400"
         )
-        newest: dict[bytes | None, bytes | None] = {}
-        for count in range(200):
-            key, value = b"%d" % (count % 5), b"%d" % count
-            await write(peer, "table", key, value, node.clock.wall_ms())
-            newest[key] = value
-        deadline = asyncio.get_running_loop().time() + 15
-        while len(await read_all(peer, "table")) > 60:
-            assert asyncio.get_running_loop().time() < deadline, "nothing was compacted"
-            await asyncio.sleep(0.05)
+        newest = await fill_until_compacted(node, peer, "table")
         await node.compaction.stop()
         home = tmp_path / "killed-0"
         shutil.copytree(tmp_path / "live", home)
@@ -165,15 +163,7 @@ def test_a_kill_right_after_a_compaction_loses_nothing(tmp_path: Path) -> None:
 
     async def scenario(node: Broker, peer: Peer) -> None:
         await create_topic(peer, "table", cleanup_policy="compact", min_cleanable_dirty_ratio="0.01", segment_ms="1")
-        newest: dict[bytes | None, bytes | None] = {}
-        for count in range(200):
-            key, value = b"%d" % (count % 5), b"%d" % count
-            await write(peer, "table", key, value, node.clock.wall_ms())
-            newest[key] = value
-        deadline = asyncio.get_running_loop().time() + 15
-        while len(await read_all(peer, "table")) > 60:
-            assert asyncio.get_running_loop().time() < deadline, "nothing was compacted"
-            await asyncio.sleep(0.05)
+        newest = await fill_until_compacted(node, peer, "table")
         # What a killed process leaves behind is what the page cache holds now.
         await node.compaction.stop()
         shutil.copytree(tmp_path / "live", tmp_path / "killed")

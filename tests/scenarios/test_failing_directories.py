@@ -8,10 +8,18 @@ import pytest
 
 from mainstem.broker.app import Broker
 from mainstem.broker.drivers.controller import Carry, Deliver, carry_directly
+from mainstem.protocol.batch import iterate_batches
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from mainstem.protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from mainstem.protocol.messages.k34_alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
+)
 from mainstem.protocol.messages.k73_assign_replicas_to_dirs import AssignReplicasToDirsRequest
+from mainstem.protocol.records import iterate_records
 from mainstem.protocol.schema import ZERO_UUID, Message
 from mainstem.sim.disk import SimDisk
 from mainstem.sim.faults import Effect, Fault
@@ -149,6 +157,57 @@ def test_a_directory_that_fails_while_a_partition_is_created_takes_its_others_al
         assert not fatal
 
     run(scenario, f"{METADATA},{OTHER}")
+
+
+def test_nothing_is_acknowledged_by_a_moved_partition_that_a_start_would_not_find() -> None:
+    """A move whose old folder cannot be set aside leaves two folders, of which a start takes the one that the metadata
+    names: until that is the new one, what it took would be gone."""
+    is_silent = False
+
+    async def carry(message: Message, version: int, deliver: Deliver) -> Message:
+        if isinstance(message, AssignReplicasToDirsRequest) and is_silent:
+            raise RemoteError(ErrorCode.NETWORK_EXCEPTION, "lost on the way")
+        return await deliver(message, version)
+
+    async def scenario(node: Broker, peer: Peer, disk: SimDisk, fatal: list[BaseException]) -> None:
+        nonlocal is_silent
+        _, moving = await one_in_each(node, peer)
+        acknowledged = [b"before"]
+        assert (await peer.produce(moving, b"before")).error_code == ErrorCode.NONE
+        is_silent = True
+        old = f"{OTHER}/{moving}-0"
+        disk.faults.append(Fault(Effect.FAIL, "rename", path=lambda path: path == old, times=-1))
+        wanted = AlterReplicaLogDirTopic(name=moving, partitions=[0])
+        request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=METADATA, topics=[wanted])])
+        begun = await peer.ask(request, 2, AlterReplicaLogDirsResponse)
+        assert begun.results[0].partitions[0].error_code == ErrorCode.NONE
+        await until("it has moved", lambda: directory_of(node, moving) == METADATA and not node.partitions.dirs.moves)
+        if (await peer.produce(moving, b"meanwhile")).error_code == ErrorCode.NONE:
+            acknowledged.append(b"meanwhile")
+        killed = disk.fork()
+        killed.kill()
+        assert await values_after_a_start(killed, moving) == acknowledged
+        is_silent = False
+        await until("it is led", lambda: node.image.topics[moving].partitions[0].leader == 1)
+        await until("it is served", lambda: node.partitions.find(moving, 0).leader is not None)
+        assert (await peer.produce(moving, b"after")).error_code == ErrorCode.NONE
+        killed = disk.fork()
+        killed.kill()
+        assert await values_after_a_start(killed, moving) == [*acknowledged, b"after"]
+        assert not fatal
+
+    run(scenario, f"{METADATA},{OTHER}", carry)
+
+
+async def values_after_a_start(disk: SimDisk, topic: str) -> list[bytes | None]:
+    node = await start_node("/data", disk, log_dirs=f"{METADATA},{OTHER}")
+    peer = await connect(node)
+    try:
+        found = (await peer.fetch(topic, 0)).records or b""
+    finally:
+        peer.close()
+        await node.stop()
+    return [record.value for each in iterate_batches(found, 0, len(found)) for record in iterate_records(each)]
 
 
 def test_a_topic_whose_directory_failed_can_be_deleted_and_made_again() -> None:

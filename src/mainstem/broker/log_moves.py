@@ -61,7 +61,10 @@ class LogMoves:
         try:
             move = dirs.begin_move(*key, target)
         except StorageError as error:
-            self._broker.partitions.directory_failed(target, storage_cause(error))
+            if error.path.startswith(target.path + "/"):
+                self._broker.partitions.directory_failed(target, storage_cause(error))
+            else:
+                self._broker.partitions.log_failed(partition, error)
             raise RemoteError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         log.info("moving a partition", extra={"partition": str(partition), "to": target.path})
         task = self._broker.loop.create_task(self._run(partition, move))
@@ -115,6 +118,9 @@ class LogMoves:
             except OSError as error:
                 job.unpin()
                 raise StorageError(partition.log.directory, str(error), cause=error) from error
+            if not self._is_on(partition, move):
+                job.unpin()
+                return
             step = copy.source.finish_read(job)
         try:
             data = await broker.loop.run_in_executor(None, step.read)
@@ -147,6 +153,10 @@ class LogMoves:
             broker.partitions.directory_failed(move.directory, storage_cause(failure))
             return
         except OSError as error:
+            if broker.assignments.is_wrong(partition.topic_id, partition.index):
+                # The old folder is still there, and the metadata names it: a start would take it for the partition.
+                # So nothing is taken here before the metadata names the new one; that change begins a new term.
+                partition.resign()
             broker.partitions.directory_failed(moved.source, error)
         log.info("moved a partition", extra={"partition": str(partition), "to": move.directory.path})
 

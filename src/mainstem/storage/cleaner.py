@@ -57,9 +57,11 @@ class Cleaner:
         """The log as a candidate if it is due. May open segments to learn their timestamps, where lags are set."""
         if not log.config.compact or log.failure is not None or log.is_closed:
             return None
-        if partition in self.running or partition in self.uncleanable:
-            return None
+        if partition in self.running or partition in self.uncleanable or log.damaged_indexes:
+            return None  # an index that is wrong is being built anew
         try:
+            if log.config.min_compaction_lag_ms > 0 and not self._can_tell_ages(partition, log):
+                return None
             cleanable = find_cleanable(
                 log.segments,
                 log.log_start,
@@ -81,6 +83,15 @@ class Cleaner:
         if not cleanable.is_due(log.config.min_cleanable_dirty_ratio):
             return None
         return Candidate(partition, log, cleanable)
+
+    def _can_tell_ages(self, partition: TopicPartition, log: Log) -> bool:
+        """Whether the indexes of what may be dirty are sound; those that are not are to be built anew, off the loop."""
+        first_dirty, segments = self.offsets.get(partition, 0), log.segments
+        return all(
+            log.has_sound_indexes(segment)
+            for at, segment in enumerate(segments[:-1])
+            if segments[at + 1].base_offset > first_dirty
+        )
 
     def choose(self, logs: Mapping[TopicPartition, Log], now_ms: int) -> Candidate | None:
         """The dirtiest of the logs that are due."""

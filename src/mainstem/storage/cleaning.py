@@ -18,6 +18,8 @@ Rules:
   (`is_aborted`); one that is told to end while it swaps ends after that. A failed read or write fails the log (D5).
   Bytes that are no batch, or do not match their CRC, make the log uncleanable (`failure`) and stay as they are: writing
   them anew would hide them behind a good CRC.
+- A segment whose indexes are missing or wrong is not cleaned before they were built anew (`reindexing`): the log is
+  told, and this ends.
 - A batch whose records cannot be read though its CRC holds is kept whole and counted (`Stats.unreadable_batches`).
 - Records past what fits the map stay; the next cleaning goes on from there.
 """
@@ -54,8 +56,9 @@ _OPENED_SHARE: Final = 8
 """Of the bytes a compressed batch expands to, one in so many counts: making them lets others run, copying does not."""
 
 _SEGMENTS_A_TURN: Final = 4
-"""How many segments' indexes one turn opens to learn their sizes."""
+"""How many segments' indexes one turn opens to look at them."""
 
+_CHECKING: Final = -1
 _MAPPING: Final = 0
 _PLANNING: Final = 1
 _CLEANING: Final = 2
@@ -113,7 +116,8 @@ class Cleaning:
         self._files = files
         self._now_ms: i64 = now_ms
         self._truncations: i64 = log.truncations
-        self._phase: i64 = _MAPPING
+        self._phase: i64 = _CHECKING
+        self._unchecked = [segment for segment in log.segments if segment.base_offset < end]
         self._error: OSError | None = None
         self._pins: list[FileRef] = []
         segments = log.segments
@@ -177,6 +181,8 @@ class Cleaning:
                 raise self._error
             if self.failure:
                 self._end()
+            elif self._phase == _CHECKING:
+                self._turn_checking()
             elif self._phase == _MAPPING:
                 self._turn_mapping()
             elif self._phase == _PLANNING:
@@ -251,6 +257,19 @@ class Cleaning:
         self._pins = []
         self._scan = None
 
+    def _turn_checking(self) -> None:
+        """Opens indexes, a few segments' at a time. One that is missing or wrong is built anew by who is told of it, in
+        a thread, and the log cleaned another time."""
+        following = self._unchecked[:_SEGMENTS_A_TURN]
+        self._unchecked = self._unchecked[_SEGMENTS_A_TURN:]
+        for segment in following:
+            if not self.log.holds([segment]) or not self.log.has_sound_indexes(segment):
+                self.abort()
+                return
+        if not self._unchecked:
+            self._phase = _MAPPING
+            self._turn_mapping()
+
     def _turn_mapping(self) -> None:
         self._at += 1
         if self._at == len(self._sources) or self._is_map_full:
@@ -263,10 +282,8 @@ class Cleaning:
         # A segment's at a time: those of all at once could hold the loop up.
         upper: i64 = self._sources[self._at + 1].base_offset if self._at + 1 < len(self._sources) else self.end
         self._tracker.add_aborted(self._aborted_in(max(segment.base_offset, self.first_dirty), upper))
-        found = segment.locate(self.first_dirty) if segment.base_offset < self.first_dirty else None
-        self._scan = BatchScan(
-            self._pin(segment.log), 0 if found is None else found.position, segment.size, _CHUNK_BYTES
-        )
+        start: i64 = segment.position_before(self.first_dirty) if segment.base_offset < self.first_dirty else 0
+        self._scan = BatchScan(self._pin(segment.log), start, segment.size, _CHUNK_BYTES)
 
     def _begin_planning(self) -> None:
         if not self._is_map_full:
@@ -286,7 +303,6 @@ class Cleaning:
             self.abort()
             return
         for segment in following:
-            segment.check_indexes()
             offset_bytes: i64 = segment.offset_index.entries * OFFSET_ENTRY_BYTES
             time_bytes: i64 = segment.time_index.entries * TIME_ENTRY_BYTES
             sizes.append((offset_bytes, time_bytes))
@@ -329,9 +345,7 @@ class Cleaning:
         if not self.log.holds([segment]):
             self.abort()
             return
-        upper: i64 = (
-            self._sources[self._at + 1].base_offset if self._at + 1 < len(self._sources) else segment.read_next_offset()
-        )
+        upper: i64 = self.log.upper_offset(segment)
         self._tracker.add_aborted(self._aborted_in(segment.base_offset, upper))
         target = self._target
         assert target is not None

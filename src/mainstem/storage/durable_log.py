@@ -41,7 +41,6 @@ class DurableLog(ReadableLog):
     ) -> None:
         super().__init__(directory, Segments(segments), epochs, producers, log_start, log_end, high_watermark)
         self.recovery_point: i64 = recovery_point
-        self.is_closed = False
         self.truncations: i64 = 0
         self.last_flush_ms: i64 = now_ms
         self._files = files

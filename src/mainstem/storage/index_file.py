@@ -65,13 +65,17 @@ class IndexFile:
         try:
             size: i64 = file.size()
             self.entries = self._count(file, size // self.entry_bytes)
-            last = b""
-            if self.entries > 0:
-                last = read_bytes(file, (self.entries - 1) * self.entry_bytes, self.entry_bytes, False)
-            self.remember_last(last)
+            self.remember_last(self._entry_before(file, self.entries))
         finally:
             self.ref.unpin()
         self.loaded = True
+
+    def read_last(self, file: File) -> bytes:
+        """The last entry of `file`, which is this index, or `b""`; changes nothing, and may block: for a thread."""
+        return self._entry_before(file, self._count(file, file.size() // self.entry_bytes))
+
+    def _entry_before(self, file: File, slot: i64) -> bytes:
+        return b"" if slot == 0 else read_bytes(file, (slot - 1) * self.entry_bytes, self.entry_bytes, False)
 
     def remember_last(self, entry: bytes) -> None:
         """Takes over the last entry; `b""` where there is none."""
@@ -95,9 +99,7 @@ class IndexFile:
         try:
             self.ref.version += 1
             file.truncate(entries * self.entry_bytes)
-            last = b""
-            if entries > 0:
-                last = read_bytes(file, (entries - 1) * self.entry_bytes, self.entry_bytes, False)
+            last = self._entry_before(file, entries)
         finally:
             self.ref.unpin()
         self.entries = entries

@@ -589,9 +589,7 @@ class Log(DurableLog):
     def _check_age_known(self, segment: Segment, retention_ms: i64) -> None:
         """Has the indexes built anew where retention stopped for want of them: it goes on the next time."""
         if retention_ms >= 0 and segment.size > 0:
-            why = segment.index_damage()
-            if why:
-                self._index_damaged(segment, why)
+            self.has_sound_indexes(segment)
 
     def _take_first(self, count: i64, now_ms: i64) -> list[Segment]:
         if count > 0 and count == len(self._segments):
@@ -645,6 +643,10 @@ class Log(DurableLog):
             if at < 0 or self._segments.at(at) is not segment:
                 return False
         return True
+
+    def upper_offset(self, segment: Segment) -> i64:
+        """The first offset that is not in a segment of this log."""
+        return self._segments.upper_offset(self._segments.floor(segment.base_offset), self.log_end)
 
     def begin_swap(self, old: list[Segment], new: Segment, now_ms: i64) -> Swap:
         """Puts `new`, which the cleaner made of `old` and synced, in their place; the job gives it their names.

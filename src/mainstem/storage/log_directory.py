@@ -10,7 +10,7 @@ removal. What was loaded from its checkpoints stays readable.
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from mainstem.storage.checkpoint import (
@@ -78,6 +78,22 @@ class LogDirectory:
         """Nothing that was collected before may be written any more; what is being written is waited for."""
         with self._writing:
             self._oldest_valid = dict.fromkeys(CHECKPOINTS, self.next_number())
+
+    def drop_entries(self, keys: Sequence[TopicPartition], number: int) -> None:
+        """Takes out of all checkpoint files what they say about deleted partitions of these names. Blocks.
+
+        For a thread, before others get the names. What was collected before `number` may know the deleted ones too,
+        and is not written any more.
+        """
+        with self._writing:
+            for name, file in self._files.items():
+                self._oldest_valid[name] = max(self._oldest_valid[name], number)
+                known = self.checkpoints[name]
+                if self.offline is None and any(key in known for key in keys):
+                    gone = set(keys)
+                    kept = {key: offset for key, offset in known.items() if key not in gone}
+                    file.write(kept)
+                    self.checkpoints[name] = kept
 
     def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int], number: int) -> None:
         """Blocks, and may run in a thread; does nothing where newer offsets were written or the directory is gone."""

@@ -32,7 +32,14 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final, Generic, Protocol, TypeVar
 
-from mainstem.storage.checkpoint import CLEANER_OFFSETS, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, TopicPartition
+from mainstem.storage.checkpoint import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    MalformedFileError,
+    TopicPartition,
+)
 from mainstem.storage.clean_shutdown import NO_BROKER_EPOCH
 from mainstem.storage.errors import StorageError
 from mainstem.storage.fs import FileSystem
@@ -339,10 +346,10 @@ class LogDirs(Generic[LogT]):
         jobs = []
         for directory, partitions in zip(online, placed, strict=True):
             if partitions:
-                superseding = self._without(directory, [new.key for new in partitions])
+                number = directory.next_number()
                 for start in range(0, len(partitions), _CREATED_TOGETHER):
                     part = partitions[start : start + _CREATED_TOGETHER]
-                    jobs.append(Creation(self._fs, directory, part, superseding))
+                    jobs.append(Creation(self._fs, directory, part, number))
         return jobs
 
     def finish_create(self, creation: Creation, new: NewPartition) -> bool:
@@ -358,20 +365,6 @@ class LogDirs(Generic[LogT]):
             self.forget(*new.key)
             return False
         return True
-
-    def _without(
-        self, directory: LogDirectory, keys: Sequence[TopicPartition]
-    ) -> list[tuple[str, dict[TopicPartition, int], int]]:
-        """The checkpoint files that know deleted partitions of these names, as they are to be.
-
-        The old recovery point of a deleted partition would call the unsynced tail of the new one damaged (D4).
-        """
-        directory.supersede()
-        return [
-            (name, self._offsets(directory, name), directory.next_number())
-            for name, offsets in list(directory.checkpoints.items())
-            if any(key in offsets for key in keys)
-        ]
 
     def delete(self, topic: str, partition: int, now_ms: int) -> None:
         """Takes the partition out of sight, durably; its bytes go after the delay. Blocks. StorageError."""
@@ -452,7 +445,7 @@ class LogDirs(Generic[LogT]):
     def begin_move(self, topic: str, partition: int, target: LogDirectory) -> Move[LogT]:
         """An empty log beside the partition's own, in another directory, to be filled by the caller. Blocks.
 
-        StorageError where that directory is to go offline.
+        StorageError, whose path tells which, where that directory or the partition's own has failed.
         """
         key = (topic, partition)
         assert key in self.logs, f"{folder_name(topic, partition)} is not open"
@@ -460,7 +453,11 @@ class LogDirs(Generic[LogT]):
         assert self._homes[key] is not target, f"{folder_name(topic, partition)} is in {target.path}"
         name = future_folder_name(topic, partition, self._rng)
         assert name is not None, f"{topic} is too long a name; ask can_move first"
-        topic_id = self.topic_id(topic, partition)
+        try:
+            topic_id = self.topic_id(topic, partition)
+        except OSError as error:
+            cause = None if isinstance(error, MalformedFileError) else error
+            raise StorageError(self._homes[key].partitions[key], str(error), cause=cause) from error
         folder = f"{target.path}/{name}"
         try:
             self._fs.make_directory(folder)
@@ -492,8 +489,7 @@ class LogDirs(Generic[LogT]):
         folder = f"{target.path}/{folder_name(topic, partition)}"
         try:
             move.log.close(now_ms)
-            for name, offsets, number in self._without(target, [key]):
-                target.write_checkpoint(name, offsets, number)
+            target.drop_entries([key], target.next_number())
             self._fs.rename(move.folder, folder)
             self._fs.sync_directory(target.path)
             opened = self._open_log(

@@ -38,16 +38,16 @@ class Creation:
     fs: FileSystem
     directory: LogDirectory
     partitions: Sequence[NewPartition]
-    superseding: Sequence[tuple[str, dict[TopicPartition, int], int]]
-    """Checkpoint files that know deleted partitions of these names, without them, and their numbers."""
+    number: int
+    """What was collected for checkpoint files before it may know deleted partitions of these names."""
 
     def folder(self, new: NewPartition) -> str:
         return f"{self.directory.path}/{folder_name(new.topic, new.partition)}"
 
     def run(self) -> None:
         """Blocks; OSError where the directory is to go offline."""
-        for name, offsets, number in self.superseding:
-            self.directory.write_checkpoint(name, offsets, number)
+        # The old recovery point of a deleted partition would call the unsynced tail of the new one damaged (D4).
+        self.directory.drop_entries([new.key for new in self.partitions], self.number)
         for new in self.partitions:
             folder = self.folder(new)
             self.fs.make_directory(folder)

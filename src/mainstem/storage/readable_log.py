@@ -13,14 +13,15 @@ from mypy_extensions import i64
 from mainstem.core.log.epochs import EpochEnd, LeaderEpochs
 from mainstem.protocol.batch import NO_TIMESTAMP
 from mainstem.protocol.errors import ErrorCode, RemoteError
+from mainstem.protocol.varint import I64_MAX
 from mainstem.storage.aborted import AbortedJob
 from mainstem.storage.errors import StorageError
 from mainstem.storage.producer_store import ProducerStore
 from mainstem.storage.reading import ReadJob, Slice, empty_slice
 from mainstem.storage.reindexing import Reindexing
-from mainstem.storage.segment import UNKNOWN_TIMESTAMP, Segment
+from mainstem.storage.segment import Segment
 from mainstem.storage.segments import Segments
-from mainstem.storage.timestamps import LargestTimestampJob, TimestampedOffset, TimestampJob
+from mainstem.storage.timestamps import LargestTimestampsJob, TimestampedOffset, TimestampJob
 from mainstem.storage.txn_index import AbortedTransaction
 
 
@@ -48,6 +49,7 @@ class ReadableLog:
         self.epochs = epochs
         self.producers = producers
         self.failure: StorageError | None = None
+        self.is_closed = False
         self._segments = segments
         self._first_unstable: i64 = -1
         # Counts what may make a position that was found before wrong: truncations, deletions, compaction.
@@ -103,14 +105,32 @@ class ReadableLog:
                 self.failure = StorageError(str(path), str(error), cause=cause)
         return self.failure
 
-    def _check_came_back(self, error: Exception | None) -> None:
-        """Raises where a job has failed, or the log has while it ran."""
-        if error is not None:
-            raise self.fail(error) from error
+    def _check_readable(self) -> None:
+        """Raises where the log has failed, or was closed: its files may have other names by now, or be others'."""
         if self.failure is not None:
             raise self.failure
+        if self.is_closed:
+            raise RemoteError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.directory} was deleted, or moved elsewhere")
+
+    def _check_came_back(self, error: Exception | None) -> None:
+        """Raises where a job has failed, or the log has while it ran."""
+        self._check_readable()
+        if error is not None:
+            raise self.fail(error) from error
+
+    def _has(self, segment: Segment) -> bool:
+        """Whether a segment is this log's. One is not that went meanwhile, or is of the log whose place this took."""
+        at: i64 = self._segments.floor(segment.base_offset)
+        return at >= 0 and self._segments.at(at) is segment
 
     # -- indexes -------------------------------------------------------------------------------------------------
+
+    def has_sound_indexes(self, segment: Segment) -> bool:
+        """Whether a segment's indexes are there and can be right; if not, they are to be built anew. Opens both."""
+        why = segment.index_damage()
+        if why:
+            self._index_damaged(segment, why)
+        return not why
 
     def _index_damaged(self, segment: Segment, why: str) -> None:
         if segment not in self.damaged_indexes:
@@ -120,7 +140,7 @@ class ReadableLog:
     def begin_reindexing(self) -> Reindexing | None:
         """A job that builds the indexes of a damaged segment anew; None where there is none but the active one."""
         for segment in list(self.damaged_indexes):
-            if self._segments.at(max(self._segments.floor(segment.base_offset), 0)) is not segment:
+            if not self._has(segment):
                 del self.damaged_indexes[segment]  # it was taken out of the log
             elif segment is not self._segments.active:
                 try:
@@ -146,8 +166,7 @@ class ReadableLog:
         `upper_bound` is the high watermark or last stable offset: nothing at or past it is in the slice.
         RemoteError OFFSET_OUT_OF_RANGE outside `[log_start, log_end]`.
         """
-        if self.failure is not None:
-            raise self.failure
+        self._check_readable()
         if offset < self.log_start or offset > self.log_end:
             raise RemoteError(
                 ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset}; the log has {self.log_start} to {self.log_end}"
@@ -163,7 +182,7 @@ class ReadableLog:
         whole: bool = upper_bound >= self._segments.upper_offset(at, self.log_end)
         job = ReadJob(segment, offset, upper_bound, whole, max_bytes, min_one, self._generation)
         if job.is_done:
-            found = job.slice()
+            found = self._sliced(job)
             if found is not None:
                 return found
         try:
@@ -172,15 +191,25 @@ class ReadableLog:
             raise self.fail(error) from error
         return job
 
+    def _sliced(self, job: ReadJob) -> Slice | None:
+        """What a job that is done has found. That may have to open the file again."""
+        try:
+            return job.slice()
+        except OSError as error:
+            raise self.fail(error) from error
+
     def finish_read(self, job: ReadJob) -> ReadJob | Slice:
         """Takes back a job that has run: the slice, or the next job where the segment ended before the offset."""
         job.unpin()
+        if not self._has(job.segment):
+            # What went wrong with it, if anything did, is not this log's.
+            return self.begin_read(job.offset, job.max_bytes, job.upper_bound, job.min_one)
         self._check_came_back(job.error)
         if job.index_damage and job.reindexed == job.segment.reindexed:
             self._index_damaged(job.segment, job.index_damage)
         if job.generation != self._generation:
             return self.begin_read(job.offset, job.max_bytes, job.upper_bound, job.min_one)
-        found = job.slice()
+        found = self._sliced(job)
         if found is not None:
             return found
         at: i64 = self._segments.floor(job.segment.base_offset) + 1
@@ -226,13 +255,14 @@ class ReadableLog:
     def finish_aborted(self, job: AbortedJob) -> AbortedJob | list[AbortedTransaction]:
         """Takes back a job that has run: what it found, or the job again where another segment must be asked."""
         job.unpin()
-        self._check_came_back(job.error)
-        if job.generation != self._generation:
+        segment = job.segment
+        assert segment is not None
+        is_held = self._has(segment)
+        self._check_came_back(job.error if is_held else None)
+        if job.generation != self._generation or not is_held:
             # Positions mean nothing any more. To know of more transactions than are in the slice does no harm.
             again = AbortedJob(job.first_offset, job.upper_offset, None, -1, self._generation)
             return self._ask_aborted(again, max(self._segments.floor(job.first_offset), 0))
-        segment = job.segment
-        assert segment is not None
         return self._ask_aborted(job, self._segments.floor(segment.base_offset) + 1)
 
     def aborted_transactions(self, first_offset: i64, upper_offset: i64) -> list[AbortedTransaction]:
@@ -267,21 +297,20 @@ class ReadableLog:
 
     def begin_find(self, timestamp: i64, upper_bound: i64) -> TimestampJob | None:
         """Looks for the first record at or after `timestamp` below `upper_bound`; None where there is none."""
-        if self.failure is not None:
-            raise self.failure
+        self._check_readable()
         return self._find_from(0, timestamp, upper_bound)
 
     def begin_find_max(self) -> TimestampJob | None:
         """Looks for the first record with the largest timestamp; None where no record has one."""
-        if self.failure is not None:
-            raise self.failure
+        self._check_readable()
         best: Segment | None = None
         largest: i64 = -1
         try:
+            unknown = self._untimed(0, self.log_end)
+            if unknown:
+                return LargestTimestampsJob(unknown, I64_MAX, self.log_end, self._generation)
             for segment in self._segments.all():
-                timestamp: i64 = segment.sound_max_timestamp() if segment.size > 0 else NO_TIMESTAMP
-                if timestamp == UNKNOWN_TIMESTAMP:
-                    return LargestTimestampJob(segment, self._generation)
+                timestamp: i64 = segment.max_timestamp if segment.size > 0 else NO_TIMESTAMP
                 if timestamp > largest:
                     best = segment
                     largest = timestamp
@@ -289,12 +318,24 @@ class ReadableLog:
         except (OSError, StorageError) as error:
             raise self.fail(error) from error
 
+    def _untimed(self, at: i64, upper_bound: i64) -> list[Segment]:
+        """The segments from the `at`th on whose files must be asked for their largest timestamp."""
+        found: list[Segment] = []
+        while at < len(self._segments) and self._segments.at(at).base_offset < upper_bound:
+            segment = self._segments.at(at)
+            if segment.size > 0 and not segment.is_max_timestamp_known:
+                found.append(segment)
+            at += 1
+        return found
+
     def _find_from(self, at: i64, timestamp: i64, upper_bound: i64) -> TimestampJob | None:
         try:
             while at < len(self._segments) and self._segments.at(at).base_offset < upper_bound:
                 segment = self._segments.at(at)
-                largest: i64 = segment.sound_max_timestamp() if segment.size > 0 else NO_TIMESTAMP
-                if largest == UNKNOWN_TIMESTAMP or (segment.size > 0 and largest >= timestamp):
+                if segment.size > 0 and not segment.is_max_timestamp_known:
+                    unknown = self._untimed(at, upper_bound)
+                    return LargestTimestampsJob(unknown, timestamp, upper_bound, self._generation)
+                if segment.size > 0 and segment.max_timestamp >= timestamp:
                     return TimestampJob(segment, timestamp, self.log_start, upper_bound, self._generation)
                 at += 1
         except (OSError, StorageError) as error:
@@ -304,13 +345,21 @@ class ReadableLog:
     def finish_find(self, job: TimestampJob) -> TimestampJob | TimestampedOffset | None:
         """Takes back a job that has run: what it found, or the next job where its segment had nothing."""
         job.unpin()
-        self._check_came_back(job.error)
-        if job.index_damage and job.reindexed == job.segment.reindexed:
+        is_held = self._has(job.segment)
+        is_out_of_date = not is_held or (
+            job.generation != self._generation and isinstance(job.error, FileNotFoundError)
+        )
+        self._check_came_back(None if is_out_of_date else job.error)
+        if is_held and job.index_damage and job.reindexed == job.segment.reindexed:
             self._index_damaged(job.segment, job.index_damage)
-        if isinstance(job, LargestTimestampJob):
+        if isinstance(job, LargestTimestampsJob):
             if job.generation == self._generation:
-                job.segment.learn_max_timestamp(job.largest, job.largest_at)
-            return self.begin_find_max()
+                for segment, largest, offset in job.learned:
+                    if self._has(segment):
+                        segment.learn_max_timestamp(largest, offset)
+            return self.begin_find_max() if job.is_for_largest else self.begin_find(job.timestamp, job.upper_bound)
+        if not is_held:
+            return self.begin_find(job.timestamp, job.upper_bound)
         if job.generation != self._generation:
             return self.begin_find(job.timestamp, job.upper_bound)
         found = job.found

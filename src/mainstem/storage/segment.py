@@ -389,6 +389,17 @@ class Segment:
         finally:
             self.offset_index.ref.unpin()
 
+    def position_before(self, offset: i64) -> i64:
+        """Where a batch begins that is not past `offset`: by the index, or 0 where that does not bear it out."""
+        index, log = self.offset_index.ref.pin(), self.log.pin()
+        try:
+            return self.scan_in(index, log, self.size, offset, False).position
+        except StorageError:
+            return 0
+        finally:
+            self.log.unpin()
+            self.offset_index.ref.unpin()
+
     def end_before(self, offset: i64) -> i64:
         """Where the last batch ends that ends before `offset`: the log end, were the rest cut. May block."""
         end: i64 = self.base_offset
@@ -441,8 +452,13 @@ class Segment:
             return UNKNOWN_TIMESTAMP
         return self.max_timestamp
 
+    @property
+    def is_max_timestamp_known(self) -> bool:
+        """Whether it takes no file to tell it."""
+        return self._max_timestamp_known
+
     def learn_max_timestamp(self, timestamp: i64, offset: i64) -> None:
-        """It was found in the batches, unless it became known since."""
+        """It was found in the files, unless it became known since."""
         if not self._max_timestamp_known:
             self._max_timestamp = timestamp
             self._max_timestamp_offset = offset
@@ -494,6 +510,10 @@ class Segment:
         self._recent_last_offsets.clear()
 
     # -- the files -----------------------------------------------------------------------------------------------
+
+    def open_apart(self, ref: FileRef) -> File:
+        """One of its files in a handle of its own, which a thread may open and must close. Blocks."""
+        return self._fs.open(ref.path)
 
     def refs(self) -> list[FileRef]:
         refs = [self.log, self.offset_index.ref, self.time_index.ref]

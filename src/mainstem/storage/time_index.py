@@ -40,6 +40,13 @@ class TimeIndex(IndexFile):
             self.last_timestamp = NO_TIMESTAMP
             self.last_offset = self.base_offset
 
+    def parse_last(self, entry: bytes) -> tuple[int, int] | None:
+        """The timestamp and the offset of the last entry, as `read_last` found it; None where they cannot be."""
+        if not entry:
+            return NO_TIMESTAMP, self.base_offset
+        timestamp, offset = read_i64_be(entry, 0), self.base_offset + i64(read_i32_be(entry, 8))
+        return None if timestamp < 0 or offset < self.base_offset else (timestamp, offset)
+
     def append_if_later(self, timestamp: i64, offset: i64) -> None:
         """Adds an entry when `timestamp` is later than the last one; Kafka adds nothing for an equal one."""
         self.load()

@@ -12,6 +12,7 @@ from mypy_extensions import i64
 from mainstem.protocol.batch import NO_TIMESTAMP, BatchView
 from mainstem.protocol.errors import RemoteError
 from mainstem.protocol.records import iterate_records
+from mainstem.protocol.varint import I64_MAX
 from mainstem.storage.errors import StorageError
 from mainstem.storage.fs import File
 from mainstem.storage.scan import HeaderScan
@@ -103,21 +104,58 @@ class TimestampJob:
         return None
 
 
-class LargestTimestampJob(TimestampJob):
-    """Looks for the largest timestamp of a segment whose indexes cannot tell it; `finish_find` goes on from there."""
+class LargestTimestampsJob(TimestampJob):
+    """Learns the largest timestamp of each of `segments`; `Log.finish_find` goes on from there.
 
-    def __init__(self, segment: Segment, generation: i64) -> None:
-        super().__init__(segment, NO_TIMESTAMP, 0, 0, generation)
-        self.largest: i64 = NO_TIMESTAMP
-        self.largest_at: i64 = segment.base_offset
-        """The last offset of the batch that brought it."""
+    A log may have thousands of segments whose indexes nobody has opened yet. It opens them itself, one after the other,
+    and stops where one has what is looked for. What an index cannot tell, the batches do.
+    """
+
+    def __init__(self, segments: list[Segment], timestamp: i64, upper_bound: i64, generation: i64) -> None:
+        super().__init__(segments[0], timestamp, 0, upper_bound, generation)
+        self.learned: list[tuple[Segment, int, int]] = []
+        """Segments with their largest timestamp and the last offset of the batch that brought it."""
+        self._segments = segments
+
+    @property
+    def is_for_largest(self) -> bool:
+        """Whether the largest timestamp of all is looked for."""
+        return self.timestamp == I64_MAX
 
     def run(self, breathe: Callable[[], None] | None = None) -> None:
         try:
-            scan = self._all()
-            while scan.advance():
-                if scan.header.max_timestamp > self.largest:
-                    self.largest = scan.header.max_timestamp
-                    self.largest_at = scan.header.last_offset
+            for segment in self._segments:
+                largest, offset = self._by_index(segment) or self._by_batches(segment)
+                self.learned.append((segment, largest, offset))
+                if largest >= self.timestamp:
+                    return
         except (OSError, StorageError) as error:
             self.error = error
+
+    def _by_index(self, segment: Segment) -> tuple[int, int] | None:
+        """None where the index is missing, or cannot be right."""
+        index = segment.time_index
+        try:
+            file = segment.open_apart(index.ref)
+        except FileNotFoundError:
+            return None
+        try:
+            return index.parse_last(index.read_last(file))
+        except StorageError:
+            return None
+        finally:
+            file.close()
+
+    def _by_batches(self, segment: Segment) -> tuple[int, int]:
+        largest: i64 = NO_TIMESTAMP
+        offset: i64 = segment.base_offset
+        file = segment.open_apart(segment.log)
+        try:
+            scan = HeaderScan(file, 0, segment.size, False)
+            while scan.advance():
+                if scan.header.max_timestamp > largest:
+                    largest = scan.header.max_timestamp
+                    offset = scan.header.last_offset
+        finally:
+            file.close()
+        return largest, offset

@@ -213,7 +213,16 @@ class Requests:
         batch = builder.build()
         if rng.random() < 0.05:
             batch = batch[:-1] + bytes([batch[-1] ^ 1])
+        if rng.random() < 0.1:
+            batch += self._behind(batch)
         return self._produced(batch, self._topic(), self._partition())
+
+    def _behind(self, batch: bytes) -> bytes:
+        """Bytes behind a batch: a part of another, with a length or of a format that may be none."""
+        rng = self._rng
+        length = rng.choice([len(batch) - 12, len(batch) - 12, rng.randint(-3, 80), rng.randint(-(1 << 31), 1 << 30)])
+        other = batch[:8] + length.to_bytes(4, "big", signed=True) + batch[12:16] + bytes([rng.choice([2, 2, 1, 3])])
+        return (other + batch[17:])[: rng.choice([rng.randint(1, 70), len(batch)])]
 
     def _produced(self, batch: bytes, name: str, partition: int, producer: int | None = None) -> Step:
         version, acks = self._rng.randint(3, 13), self._rng.choice([-1, -1, 1, 5])

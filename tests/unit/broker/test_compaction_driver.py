@@ -8,31 +8,73 @@ from types import SimpleNamespace
 from typing import Any
 
 from mainstem.broker.drivers.compaction import Compaction
-from mainstem.core.log.config import LogConfig
+from mainstem.core.log.config import LogConfig, parse_log_config
 from mainstem.protocol.builder import BatchBuilder
 from mainstem.storage.checkpoint import RECOVERY_POINTS
+from mainstem.storage.cleaner import Cleaner
 from mainstem.storage.log import Log
 from mainstem.storage.log_dirs import LogDirs, LogPlace
 from mainstem.storage.meta_properties import MetaProperties, write_meta_properties
 from mainstem.storage.open_files import OpenFiles
 from mainstem.storage.partition_jobs import NewPartition
 from mainstem.storage.recovery import open_log
-from tests.support.logs import NOW_MS, new_disk
+from tests.support.logs import NOW_MS, append, batch, new_disk
+
+CONFIG: Any = SimpleNamespace(
+    get_bool=lambda *_, **__: True, get_int=lambda *_, **__: 1 << 20, get_float=lambda *_, **__: 0.9
+)
+CLOCK: Any = SimpleNamespace(wall_ms=lambda: NOW_MS)
+
+
+def new_dirs(*paths: str, settings: LogConfig | None = None) -> tuple[LogDirs[Log], OpenFiles]:
+    disk = new_disk()
+    for number, path in enumerate(paths):
+        disk.make_directories(path)
+        write_meta_properties(disk, path, MetaProperties("c", 1, bytes([number + 1] * 16)), NOW_MS)
+    files = OpenFiles(disk, 50)
+
+    def opened(place: LogPlace) -> Log:
+        return open_log(files, place.folder, settings or LogConfig(), NOW_MS, place.log_start, place.recovery_point)
+
+    dirs: LogDirs[Log] = LogDirs(disk, Random(1), paths, "c", 1, opened)
+    assert list(dirs.load(NOW_MS)) == []
+    return dirs, files
+
+
+def test_a_log_is_not_compacted_while_it_moves_to_another_directory() -> None:
+    """C3: the copy may have a key's older value already when the tombstone goes that it has not come to."""
+    dirs, files = new_dirs("/a", "/b", settings=parse_log_config({"cleanup.policy": "compact", "segment.ms": "1"}))
+    log = dirs.create("t", 0, bytes(range(16)), is_new=True)
+    for number in range(4):
+        append(log, batch(b"value", timestamp=NOW_MS + 10 * number))
+    log.flush(NOW_MS)
+    partition = SimpleNamespace(topic="t", index=0, log=log)
+
+    class Partitions:
+        def __init__(self) -> None:
+            self.dirs = dirs
+
+        def __iter__(self) -> Any:
+            return iter([partition])
+
+    async def run() -> None:
+        partitions: Any = Partitions()
+        compaction = Compaction(asyncio.get_running_loop(), CLOCK, CONFIG, partitions)
+        cleaner = Cleaner(files, {})
+        assert await compaction._choose(cleaner) is not None
+        target = next(each for each in dirs.directories if each is not dirs.directory_of("t", 0))
+        dirs.begin_move("t", 0, target)
+        assert await compaction._choose(cleaner) is None
+        dirs.cancel_move("t", 0)
+        assert await compaction._choose(cleaner) is not None
+
+    asyncio.run(run())
 
 
 def test_recovery_points_are_on_disk_before_a_cleaning_though_a_topic_is_created_meanwhile() -> None:
     """What was collected before the creation must not be written any more; it used to be left at that, and a kill in
     the cleaning then cut the log at its first gap."""
-    disk = new_disk()
-    disk.make_directories("/a")
-    write_meta_properties(disk, "/a", MetaProperties("c", 1, bytes(range(16))), NOW_MS)
-    files = OpenFiles(disk, 50)
-
-    def opened(place: LogPlace) -> Log:
-        return open_log(files, place.folder, LogConfig(), NOW_MS, place.log_start, place.recovery_point)
-
-    dirs: LogDirs[Log] = LogDirs(disk, Random(1), ["/a"], "c", 1, opened)
-    assert list(dirs.load(NOW_MS)) == []
+    dirs, _ = new_dirs("/a")
     log = dirs.create("t", 0, bytes(16), is_new=True)
     builder = BatchBuilder()
     builder.append(NOW_MS, b"key", b"value")
@@ -46,10 +88,7 @@ def test_recovery_points_are_on_disk_before_a_cleaning_though_a_topic_is_created
         go_on = threading.Event()
         busy = loop.run_in_executor(None, go_on.wait, 10)
         partitions: Any = SimpleNamespace(dirs=dirs)
-        config: Any = SimpleNamespace(
-            get_bool=lambda *_, **__: True, get_int=lambda *_, **__: 1 << 20, get_float=lambda *_, **__: 0.9
-        )
-        compaction = Compaction(loop, SimpleNamespace(wall_ms=lambda: NOW_MS), config, partitions)
+        compaction = Compaction(loop, CLOCK, CONFIG, partitions)
         writing = asyncio.create_task(compaction._write_recovery_points("t", 0))
         await asyncio.sleep(0)
         dirs.begin_create([NewPartition("other", 0, bytes(range(16)))])

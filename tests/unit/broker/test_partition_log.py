@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from mainstem.broker.drivers.coordinator import CoordinatorRuntime, PartitionLog
 from mainstem.broker.partition import Partition
 from mainstem.core.group.config import GroupConfig
@@ -11,14 +13,34 @@ from mainstem.core.group.machine import GroupMachine
 from mainstem.core.group.offsets import CommitBy, NewOffset
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.primitives import ZERO_UUID
+from mainstem.sim.faults import Effect, Fault
 from mainstem.storage.errors import StorageError
-from tests.support.logs import config, new_disk, open_in
+from tests.support.logs import append, batch, config, new_disk, open_in
 
 from .coordinating import ManualClock
 
 
 def never_fails(partition: Partition, error: StorageError) -> None:
     raise AssertionError(error)
+
+
+def test_a_disk_that_cannot_be_read_ends_the_loading_and_takes_the_log_offline() -> None:
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        disk = new_disk()
+        log = open_in(disk)
+        append(log, batch(b"v"))
+        failed: list[StorageError] = []
+        partition = Partition(
+            loop, ManualClock(), "__consumer_offsets", bytes(16), 0, log, lambda _, error: failed.append(error)
+        )
+        partition.lead(1, 0, (1,), (1,), 1)
+        disk.faults.append(Fault(Effect.FAIL, "read", log.active_segment.log.path, times=-1))
+        with pytest.raises(StorageError):
+            await PartitionLog(loop, partition).read(0, 1 << 20)
+        assert [type(error.cause) for error in failed] == [OSError]
+
+    asyncio.run(story())
 
 
 def test_offsets_are_written_to_the_partition_and_loaded_from_it() -> None:

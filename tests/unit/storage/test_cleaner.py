@@ -390,6 +390,31 @@ def test_no_turn_waits_for_the_disk_and_readers_go_on_while_files_are_renamed() 
     assert made.table() == table
 
 
+@pytest.mark.parametrize("extension", ["index", "timeindex"])
+@pytest.mark.parametrize("lag_ms", [0, 1])
+def test_a_missing_index_is_not_built_on_the_loop_for_the_cleaners_sake(extension: str, lag_ms: int) -> None:
+    """Whoever serves the log is told, builds it in a thread, and the log is cleaned after that."""
+    made = filled(min_compaction_lag_ms=lag_ms)
+    made.log.close(NOW_MS)
+    path = f"{made.log.directory}/{0:020}.{extension}"
+    made.disk.remove(path)
+    made.log = open_in(made.disk, made.config, clean=True, recovery_point=40)
+    now_ms = NOW_MS + 1000
+    told: list[int] = []
+    made.log.on_damaged_index = lambda: told.append(1)
+    cleaning = made.clean(now_ms)
+    assert cleaning is None or cleaning.is_aborted
+    assert told == [1]
+    assert not made.disk.exists(path)
+    assert made.clean(now_ms) is None, "nor does it keep others waiting"
+    job = made.log.begin_reindexing()
+    assert job is not None
+    job.run()
+    made.log.finish_reindexing(job)
+    assert made.clean(now_ms) is not None
+    assert made.written() == [(offset, b"k%d" % (offset % 5), b"v%d" % offset) for offset in range(35, 40)]
+
+
 def test_no_turn_reads_the_transaction_indexes_of_more_than_two_segments() -> None:
     """A turn is on the loop: what it reads must not grow with how much is dirty."""
     made = CompactedLog()

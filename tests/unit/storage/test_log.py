@@ -1,10 +1,14 @@
 """The log as a whole: appending, reading, rolling, truncating, closing and opening again."""
 
+from functools import partial
+
 import pytest
 
 from mainstem.core.log.producers import Origin
 from mainstem.protocol.control import build_control_batch
 from mainstem.protocol.errors import ErrorCode, RemoteError
+from mainstem.sim.faults import Effect, Fault
+from mainstem.storage.errors import StorageError
 from mainstem.storage.log import Log
 from mainstem.storage.open_files import OpenFiles
 from mainstem.storage.reading import ReadJob, Slice
@@ -272,6 +276,17 @@ def test_what_was_found_off_the_loop_is_not_taken_where_the_producer_has_gone_on
     assert log.append_prepared(prepared, 0, NOW_MS).base_offset == 4
 
 
+def test_a_retry_is_not_taken_for_a_batch_of_an_earlier_epoch_with_the_same_sequence() -> None:
+    disk = new_disk()
+    log = open_in(disk)
+    for epoch, sequence in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        append(log, batch(b"v", producer_id=1, epoch=epoch, sequence=sequence))
+    log.close(NOW_MS)
+    log = open_in(disk, clean=True, recovery_point=4)
+    again = append(log, batch(b"v", producer_id=1, epoch=1, sequence=0))
+    assert (again.is_duplicate, again.base_offset, log.log_end) == (True, 2, 4)
+
+
 def test_a_file_that_is_renamed_under_the_search_for_a_retry_does_no_harm() -> None:
     log = after_a_restart()
     sent = numbered(1)
@@ -281,6 +296,25 @@ def test_a_file_that_is_renamed_under_the_search_for_a_retry_does_no_harm() -> N
     prepared.run(lambda: None)
     segment.remove_suffix(".deleted")
     assert log.append_prepared(prepared, 0, NOW_MS).base_offset == 4
+
+
+@pytest.mark.parametrize("is_recent", [True, False])
+def test_a_read_that_cannot_open_its_file_again_takes_the_log_offline(is_recent: bool) -> None:
+    """Handles go when others need the room. A bare OSError would leave whoever reads without an answer."""
+    disk = new_disk()
+    log = open_in(disk, config(segment_bytes=SIZE * 4))
+    for number in range(10):
+        append(log, batch(b"%02d" % number))
+    segment = log.segments[-1 if is_recent else 0]
+    job = log.begin_read(0, 1 << 20, log.log_end)
+    assert isinstance(job, ReadJob)
+    job.run()
+    segment.log.discard()
+    disk.faults.append(Fault(Effect.FAIL, "open", segment.log.path))
+    read = partial(log.begin_read, 9, 1 << 20, log.log_end) if is_recent else partial(log.finish_read, job)
+    with pytest.raises(StorageError):
+        read()
+    assert log.failure is not None
 
 
 def test_a_follower_keeps_offsets_and_epochs_as_they_come() -> None:

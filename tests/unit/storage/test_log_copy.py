@@ -5,6 +5,7 @@ from random import Random
 import pytest
 
 from mainstem.protocol.batch import BatchView
+from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.sim.disk import SimDisk
 from mainstem.sim.faults import Effect, Fault
 from mainstem.storage.errors import StorageError
@@ -15,6 +16,7 @@ from mainstem.storage.meta_properties import MetaProperties, write_meta_properti
 from mainstem.storage.open_files import OpenFiles
 from mainstem.storage.reading import ReadJob
 from mainstem.storage.recovery import open_log
+from mainstem.storage.timestamps import TimestampedOffset, TimestampJob
 from tests.support import logs
 from tests.support.logs import NOW_MS, append, batch, open_in, read_all
 
@@ -142,7 +144,7 @@ def new_disk() -> SimDisk:
     return disk
 
 
-def new_dirs(disk: SimDisk) -> LogDirs[Log]:
+def new_dirs(disk: SimDisk, assigned: bytes = SOURCE_ID) -> LogDirs[Log]:
     files = OpenFiles(disk, 1000)
     config = logs.config(segment_bytes=500)
 
@@ -159,7 +161,7 @@ def new_dirs(disk: SimDisk) -> LogDirs[Log]:
         )
 
     dirs: LogDirs[Log] = LogDirs(disk, Random(2), ["/a", "/b"], CLUSTER, 1, opened)
-    for _ in dirs.load(NOW_MS, lambda topic, partition: SOURCE_ID):
+    for _ in dirs.load(NOW_MS, lambda topic, partition: assigned):
         pass
     return dirs
 
@@ -202,6 +204,65 @@ def test_a_moved_partition_lives_in_its_new_directory_alone() -> None:
     disk.power_loss_keeping({})
     again = new_dirs(disk).logs["t", 0]
     assert (again.log_start, again.log_end >= 24) == (3, True)
+
+
+def test_who_reads_while_a_partition_moves_goes_on_in_its_new_place() -> None:
+    """The thread comes back to another log than it was sent by, whose segments are others; the old files have gone."""
+    dirs = new_dirs(new_disk())
+    log = filled(dirs)
+    expected = bytes_of(read_all(log))
+    reading = log.begin_read(0, 1 << 20, log.log_end)
+    searching = log.begin_find(NOW_MS, log.log_end)
+    largest = log.begin_find_max()
+    assert isinstance(reading, ReadJob)
+    assert searching is not None
+    assert largest is not None
+    for job in (reading, searching, largest):
+        job.run()
+    # What the old disk could not read says nothing about the new one.
+    searching.error = OSError(5, "Input/output error")
+    new = move(dirs)
+    found = new.finish_read(reading)
+    while isinstance(found, ReadJob):
+        found.run()
+        found = new.finish_read(found)
+    data = found.read()
+    found.release()
+    assert data
+    assert expected.startswith(data)
+    assert [finished(new, job) for job in (searching, largest)] == [0, 1]
+    assert new.failure is None
+
+
+def finished(log: Log, job: TimestampJob) -> int:
+    step: TimestampJob | TimestampedOffset | None = log.finish_find(job)
+    while isinstance(step, TimestampJob):
+        step.run()
+        step = log.finish_find(step)
+    assert step is not None
+    return step.offset
+
+
+def test_who_reads_a_partition_that_is_deleted_is_sent_away_and_no_disk_is_blamed() -> None:
+    dirs = new_dirs(new_disk())
+    log = filled(dirs)
+    reading = log.begin_read(0, 1 << 20, log.log_end)
+    searching = log.begin_find(NOW_MS, log.log_end)
+    assert isinstance(reading, ReadJob)
+    assert searching is not None
+    for job in (reading, searching):
+        job.run()
+    dirs.delete("t", 0, NOW_MS)
+    for finish in (
+        lambda: log.finish_read(reading),
+        lambda: log.finish_find(searching),
+        lambda: log.begin_find_max(),
+        lambda: log.begin_read(0, 1, log.log_end),
+    ):
+        with pytest.raises(RemoteError) as refused:
+            finish()
+        assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert log.failure is None
 
 
 def test_a_move_that_fails_at_its_end_names_the_directory_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,6 +310,28 @@ def test_a_crash_at_any_step_of_a_move_loses_nothing() -> None:
             assert folders == ["t-0"]
 
 
+@pytest.mark.parametrize("assigned", [SOURCE_ID, TARGET_ID])
+def test_of_two_folders_of_a_partition_the_one_that_the_metadata_names_is_kept(assigned: bytes) -> None:
+    """The other is set aside, not deleted: nobody has looked into it."""
+    disk = new_disk()
+    dirs = new_dirs(disk)
+    filled(dirs)
+    move(dirs)
+    append(dirs.logs["t", 0], batch(b"in the new place alone"))
+    dirs.close(broker_epoch=1, now_ms=NOW_MS)
+    old = next(name for name in disk.list_directory("/a") if name.endswith("-delete"))
+    disk.rename(f"/a/{old}", "/a/t-0")
+    again = new_dirs(disk, assigned)
+    home = again.directory_of("t", 0)
+    assert home is not None
+    assert home.directory_id == assigned
+    assert again.logs["t", 0].log_end == (24 if assigned == SOURCE_ID else 25)
+    kept, other = ("/a", "/b") if assigned == SOURCE_ID else ("/b", "/a")
+    assert [name for name in disk.list_directory(kept) if name.startswith("t-")] == ["t-0"]
+    (stray,) = (name for name in disk.list_directory(other) if name.startswith("t-"))
+    assert stray.endswith("-stray")
+
+
 def test_an_interrupted_move_is_remembered_and_its_copy_removed() -> None:
     disk = new_disk()
     dirs = new_dirs(disk)
@@ -286,6 +369,25 @@ def test_a_failing_target_leaves_the_partition_where_it_is() -> None:
     dirs.take_offline(dirs.directories[1], OSError("gone"))
     assert dirs.logs["t", 0] is log
     append(log, batch(b"still served"))
+
+
+@pytest.mark.parametrize(("contents", "is_disk"), [(b"garbage", False), (None, True)])
+def test_a_partition_whose_own_folder_cannot_be_read_does_not_move(contents: bytes | None, is_disk: bool) -> None:
+    """The directory that it is in is to blame, or the partition alone; the one that it was to move to is not."""
+    disk = new_disk()
+    dirs = new_dirs(disk)
+    filled(dirs)
+    if contents is None:
+        disk.faults.append(Fault(Effect.FAIL, "read", "/a/t-0/partition.metadata"))
+    else:
+        file = disk.open("/a/t-0/partition.metadata")
+        file.truncate(0)
+        file.write_at(0, [contents])
+    with pytest.raises(StorageError) as caught:
+        dirs.begin_move("t", 0, dirs.directories[1])
+    assert caught.value.path == "/a/t-0"
+    assert (caught.value.cause is not None) == is_disk
+    assert not dirs.moves
 
 
 def test_a_name_too_long_for_a_copy_cannot_move() -> None:

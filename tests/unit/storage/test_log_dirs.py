@@ -1,6 +1,7 @@
 """Several log directories: what is opened, where new partitions go, and what survives a crash at any step."""
 
 import errno
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
@@ -233,6 +234,34 @@ def test_offsets_collected_before_a_partition_was_recreated_or_cut_are_not_writt
     late[0].write()
     dirs.checkpoint(RECOVERY_POINTS)
     assert dirs.directories[0].checkpoints[RECOVERY_POINTS] == {("t", 0): 20}
+
+
+def test_whoever_makes_a_partition_does_not_wait_for_a_checkpoint_that_is_being_written() -> None:
+    """On the event loop, where everybody would wait; the job that makes it does, in its thread."""
+    disk = new_disk("/a")
+    dirs = new_dirs(disk, "/a")
+    dirs.create("t", 0, TOPIC_ID, is_new=True).recovery_point = 1000
+    (late,) = dirs.collect(RECOVERY_POINTS)
+    dirs.delete("t", 0, now_ms=0)
+    is_writing, go_on = threading.Event(), threading.Event()
+
+    def see(operation: str, path: str, position: int, size: int) -> None:
+        if operation == "sync" and RECOVERY_POINTS in path and not is_writing.is_set():
+            is_writing.set()
+            go_on.wait(10)
+
+    disk.on_operation = see
+    writing = threading.Thread(target=late.write)
+    writing.start()
+    assert is_writing.wait(10)
+    new = NewPartition("t", 0, TOPIC_ID)
+    (creation,) = dirs.begin_create([new])
+    assert writing.is_alive()
+    go_on.set()
+    creation.run()
+    writing.join()
+    assert dirs.finish_create(creation, new)
+    assert dirs.directories[0].checkpoints[RECOVERY_POINTS] == {}
 
 
 def test_of_two_checkpoints_the_newer_stays_whatever_order_they_are_written_in() -> None:

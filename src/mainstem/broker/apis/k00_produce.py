@@ -23,7 +23,7 @@ from mainstem.core.log.rejection import RecordsRejectedError
 from mainstem.core.log.verification import NO_GUARD
 from mainstem.core.txn.states import Place
 from mainstem.net.connection import Exchange
-from mainstem.protocol.batch import HEADER_BYTES, BatchView
+from mainstem.protocol.batch import HEADER_BYTES, LENGTH_AT, LENGTH_OVERHEAD, MAGIC_AT, BatchView
 from mainstem.protocol.compression import ZSTD
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.produce import (
@@ -55,6 +55,9 @@ _NOT_LEADER = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 _ZSTD_FROM = 7
 _KNOWS_ABORTABLE_FROM = 11
 _TV2_FROM = 12
+_MAGIC = 2
+_LENGTH_MIN = 14
+"""Of the formats that were dropped: Kafka takes nothing less for a batch of any."""
 _ADMIN_CLIENT = "__admin_client"
 # Kafka tells where the log starts with every refusal of the log itself but these.
 _WITHOUT_LOG_START = (
@@ -304,18 +307,9 @@ def _append(
             partition = broker.partitions.find_by_id(topic.topic_id, wanted.index)
         else:
             partition = broker.partitions.find(topic.name, wanted.index)
-        start, end = wanted.records_start, wanted.records_end
-        if end - start < HEADER_BYTES:
-            raise RemoteError(ErrorCode.INVALID_RECORD, "a partition's records are one batch, and there is none")
+        start = wanted.records_start
+        end = _end_of_only_batch(frame, start, wanted.records_end, version)
         batch = BatchView(frame, start)
-        if batch.size < HEADER_BYTES:
-            raise RemoteError(ErrorCode.CORRUPT_MESSAGE, f"a batch says that it has {batch.size} bytes")
-        if batch.end < end:
-            if end - batch.end >= HEADER_BYTES:
-                raise RemoteError(ErrorCode.INVALID_RECORD, "a partition's records are one batch, and there are more")
-            end = int(batch.end)  # what is too short to be another batch is left out, as in Kafka
-        if version < _ZSTD_FROM and batch.codec == ZSTD:
-            raise RemoteError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce v{_ZSTD_FROM} or later")
         if request.acks not in (-1, 0, 1):
             raise RemoteError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks} is none of -1, 0 and 1")
         if batch.is_transactional:
@@ -336,6 +330,42 @@ def _append(
     appended.append(partition)
     _fill_appended(answer, result, partition, request.acks, pending)
     return answer
+
+
+def _end_of_only_batch(frame: bytes, start: int, limit: int, version: int) -> int:
+    """Where the one batch that a partition's records may be ends; RemoteError where they are none, or more.
+
+    Bytes behind it that cannot be the whole of another batch are left out, as in Kafka.
+    """
+    end = _batch_end(frame, start, limit)
+    if end < 0:
+        raise RemoteError(ErrorCode.INVALID_RECORD, "a partition's records are one batch, and there is none")
+    magic = frame[start + MAGIC_AT]
+    if magic != _MAGIC:
+        raise RemoteError(ErrorCode.INVALID_RECORD, f"record format v{magic}; v{_MAGIC} is the only one supported")
+    if version < _ZSTD_FROM and BatchView(frame, start).codec == ZSTD:
+        raise RemoteError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce v{_ZSTD_FROM} or later")
+    if end < limit and _batch_end(frame, end, limit) >= 0:
+        raise RemoteError(ErrorCode.INVALID_RECORD, "a partition's records are one batch, and there are more")
+    if end - start < HEADER_BYTES:
+        raise RemoteError(ErrorCode.CORRUPT_MESSAGE, f"a batch says that it has {end - start} bytes")
+    return end
+
+
+def _batch_end(frame: bytes, start: int, limit: int) -> int:
+    """Where the batch at `start` ends, as Kafka reads records: -1 where no whole one is there. RemoteError where the
+    bytes that are there cannot be the beginning of one."""
+    if limit - start < LENGTH_OVERHEAD:
+        return -1
+    length = int.from_bytes(frame[start + LENGTH_AT : start + LENGTH_OVERHEAD], "big", signed=True)
+    if length < _LENGTH_MIN:
+        raise RemoteError(ErrorCode.CORRUPT_MESSAGE, f"a batch says that {length} bytes follow its length")
+    if limit - start <= MAGIC_AT:
+        return -1
+    if frame[start + MAGIC_AT] > _MAGIC:
+        raise RemoteError(ErrorCode.CORRUPT_MESSAGE, f"there is no record format v{frame[start + MAGIC_AT]}")
+    end = start + LENGTH_OVERHEAD + length
+    return end if end <= limit else -1
 
 
 def _fill_appended(

@@ -122,12 +122,12 @@ async def _find(
 async def _found(broker: "Broker", partition: Partition, job: TimestampJob | None) -> TimestampedOffset | None:
     """Looks through segments in a thread: the lookup reads indexes and opens a batch.
 
-    What a compressed batch expands to is in memory then, so only a few are opened at a time.
+    What a compressed batch expands to is in memory then, so only a few are opened at a time. The partition may have
+    moved to another directory meanwhile: its log of now goes on.
     """
-    log = partition.log
     step: TimestampJob | TimestampedOffset | None = job
     while isinstance(step, TimestampJob):
         async with broker.lookups:
             await broker.loop.run_in_executor(None, step.run, breathe)
-        step = log.finish_find(step)
+        step = partition.log.finish_find(step)
     return step

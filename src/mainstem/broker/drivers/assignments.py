@@ -41,9 +41,13 @@ class DirectoryAssignments:
         for topic_id, index in delta.partitions:
             self.check(topic_id, index)
 
+    def is_wrong(self, topic_id: bytes, index: int) -> bool:
+        """Whether the metadata names another directory than the one that holds the replica."""
+        return self._wanted(topic_id, index) is not None
+
     def check(self, topic_id: bytes, index: int) -> None:
         """Has the controller told of a replica's directory, unless the metadata says the same."""
-        if self._wanted(topic_id, index) is not None:
+        if self.is_wrong(topic_id, index):
             self._pending[topic_id, index] = None
             self._send_soon()
 

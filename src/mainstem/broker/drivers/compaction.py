@@ -106,8 +106,7 @@ class Compaction:
         while not self._stopping:
             try:
                 candidate = await self._choose(self.cleaner)
-                if candidate is not None:
-                    await self._clean(self.cleaner, candidate)
+                if candidate is not None and await self._clean(self.cleaner, candidate):
                     continue
             except Exception:
                 log.exception("compaction failed")
@@ -129,6 +128,9 @@ class Compaction:
         best: Candidate | None = None
         for count, partition in enumerate(self._partitions):
             key = (partition.topic, partition.index)
+            if key in self._partitions.dirs.moves:
+                # As in Kafka: the copy may have older values already when the tombstone goes that it has not come to.
+                continue
             before = len(cleaner.uncleanable)
             found = cleaner.examine(key, partition.log, self._clock.wall_ms())
             if len(cleaner.uncleanable) > before:
@@ -143,7 +145,8 @@ class Compaction:
                 await asyncio.sleep(0)
         return best
 
-    async def _clean(self, cleaner: Cleaner, candidate: Candidate) -> None:
+    async def _clean(self, cleaner: Cleaner, candidate: Candidate) -> bool:
+        """Whether it came to an end; if not, the log is not to be tried again at once."""
         started = self._loop.time()
         topic, index = candidate.partition
         cleaning = cleaner.begin(candidate, self._clock.wall_ms())
@@ -173,6 +176,7 @@ class Compaction:
                 },
             )
             await self._checkpoint(cleaner, candidate.partition)
+        return cleaned
 
     async def _step(self, topic: str, index: int, cleaning: Cleaning) -> None:
         """Steps until the next turn."""

@@ -46,7 +46,6 @@ from mainstem.protocol.control import parse_end_marker
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.records import iterate_records
 from mainstem.storage.errors import StorageError
-from mainstem.storage.log import Log
 from mainstem.storage.reading import ReadJob
 
 log = logging.getLogger(__name__)
@@ -119,12 +118,13 @@ class PartitionLog:
 
     async def read(self, offset: int, max_bytes: int) -> bytes:
         try:
-            return await self._read(self._partition.log, offset, max_bytes)
+            return await self._read(offset, max_bytes)
         except StorageError as error:
             self._partition.read_failed(error)
             raise
 
-    async def _read(self, held: Log, offset: int, max_bytes: int) -> bytes:
+    async def _read(self, offset: int, max_bytes: int) -> bytes:
+        held = self._partition.log
         step = held.begin_read(offset, max_bytes, held.log_end)
         while isinstance(step, ReadJob):
             try:
@@ -132,10 +132,13 @@ class PartitionLog:
             except BaseException:
                 step.unpin()
                 raise
-            step = held.finish_read(step)
+            # The partition may have moved to another directory meanwhile: its log of now goes on.
+            step = self._partition.log.finish_read(step)
         try:
             data = step.read_cached(0, step.size)
             return await self._loop.run_in_executor(None, step.read) if data is None else data
+        except OSError as error:
+            raise StorageError(self._partition.log.directory, str(error), cause=error) from error
         finally:
             step.release()
 

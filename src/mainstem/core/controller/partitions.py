@@ -11,7 +11,7 @@ from typing import Final
 
 from mainstem.core.controller.context import Context, Decision
 from mainstem.core.controller.leadership import PartitionChange, broker_left
-from mainstem.core.controller.states import RECOVERED, RECOVERING, PartitionState, TopicState
+from mainstem.core.controller.states import RECOVERED, RECOVERING, BrokerState, PartitionState, TopicState
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.messages import k73_assign_replicas_to_dirs as k73
 from mainstem.protocol.messages.k56_alter_partition import (
@@ -157,7 +157,7 @@ def assign_replicas_to_dirs(context: Context, request: k73.AssignReplicasToDirsR
             topic = context.image.topics_by_id.get(wanted.topic_id)
             answers = []
             for data in wanted.partitions:
-                code = _assign(context, broker.broker_id, asked.id, topic, data.partition_index, records)
+                code = _assign(context, broker, asked.id, topic, data.partition_index, records)
                 answers.append(k73.ResponsePartitionData(partition_index=data.partition_index, error_code=code))
                 if code == ErrorCode.NONE and not is_online and topic is not None:
                     offline.append((topic, data.partition_index, topic.partitions[data.partition_index]))
@@ -169,15 +169,29 @@ def assign_replicas_to_dirs(context: Context, request: k73.AssignReplicasToDirsR
 
 
 def _assign(
-    context: Context, broker_id: int, directory: bytes, topic: TopicState | None, index: int, records: list[Message]
+    context: Context,
+    broker: BrokerState,
+    directory: bytes,
+    topic: TopicState | None,
+    index: int,
+    records: list[Message],
 ) -> ErrorCode:
+    broker_id = broker.broker_id
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_ID
     if index not in topic.partitions:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if broker_id not in topic.partitions[index].replicas:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    change = PartitionChange(context, topic, index)
+    partition = topic.partitions[index]
+
+    def can_lead(replica: int) -> bool:
+        if replica == broker_id and broker.has_online_directory(directory):
+            # Where it was may have failed; where it is has not.
+            return broker.is_active
+        return context.can_lead(partition, replica)
+
+    change = PartitionChange(context, topic, index, can_lead=can_lead)
     change.directories[broker_id] = directory
     record = change.build()
     if record is not None:
