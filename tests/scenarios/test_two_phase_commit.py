@@ -79,6 +79,33 @@ def test_nothing_is_added_to_a_prepared_transaction_once_another_client_has_come
     asyncio.run(asyncio.wait_for(run(), 30))
 
 
+@pytest.mark.parametrize("tv2", [False, True], ids=["tv1", "tv2"])
+def test_who_comes_back_to_a_prepared_transaction_adds_nothing_to_it_either(tmp_path: Path, tv2: bool) -> None:
+    """It was prepared: it can only end. A batch of the newer epoch would keep the marker of the older one out, and
+    the transaction would hang there (T7)."""
+
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("t")
+        await find_group(peer, "g")
+        old = TxnClient(peer, "id", tv2)
+        await old.find()
+        await old.init(enable2_pc=True)
+        await old.write("t", b"prepared")
+        assert await old.commit_offset("g", "t", 5) is ErrorCode.NONE
+        back = TxnClient(peer, "id", tv2)
+        await back.init(enable2_pc=True, keep_prepared_txn=True)
+        assert await back.copy().send("t", b"more") is ErrorCode.INVALID_TXN_STATE
+        assert await back.send_offset("g", "t", 99) is ErrorCode.INVALID_TXN_STATE
+        assert await back.end_and_wait() is ErrorCode.NONE
+        assert await latest(peer, "t", 1) == 2
+        assert await committed_offset(peer, "g", "t", require_stable=True) == 5
+        await back.write("t", b"next")
+        assert await back.end_and_wait() is ErrorCode.NONE
+        assert await read_committed(peer, "t") == [b"prepared", b"next"]
+
+    run_with_node(tmp_path, scenario, transaction_two_phase_commit_enable="true")
+
+
 async def settled_coordinators(peer: Peer, client: TxnClient) -> None:
     await client.settled()
     while await committed_offset(peer, "g", "t") is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:

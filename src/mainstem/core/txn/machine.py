@@ -194,8 +194,7 @@ class TxnMachine:
             # First of all: the client may already have the identity that it gets when this is complete (KAFKA-18575).
             raise _completing(txn)
         _check_client(txn, client)
-        if txn.is_kept:
-            raise RemoteError(ErrorCode.INVALID_TXN_STATE, f"{txn.transactional_id!r} is prepared: it can only end")
+        _check_grows(txn)
         out = Outcome()
         held = dict.fromkeys(txn.partitions)
         if txn.state is not ONGOING or any(place not in held for place in places):
@@ -209,6 +208,7 @@ class TxnMachine:
         _check_client(txn, client)
         if txn.state in PREPARED:
             raise _completing(txn)
+        _check_grows(txn)
         held = dict.fromkeys(txn.partitions)
         return Outcome().reply(
             ticket, [ErrorCode.NONE if place in held else ErrorCode.TRANSACTION_ABORTABLE for place in places]
@@ -465,6 +465,11 @@ def _check_client(txn: Transaction, client: Client) -> None:
         )
     if client.epoch != txn.client_epoch:
         raise _fenced(txn, client.epoch)
+
+
+def _check_grows(txn: Transaction) -> None:
+    if txn.is_kept:
+        raise RemoteError(ErrorCode.INVALID_TXN_STATE, f"{txn.transactional_id!r} is prepared: it can only end")
 
 
 def _fenced(txn: Transaction, epoch: int) -> RemoteError:

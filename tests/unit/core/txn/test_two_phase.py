@@ -109,6 +109,12 @@ def test_a_new_coordinator_knows_both_identities() -> None:
     assert other.end(back) == Producer(who.producer_id, 2)
 
 
+def test_who_came_back_adds_nothing_and_is_told_so_by_leaders_too() -> None:
+    h, _ = prepared()
+    back = h.given(two_phase=True, keep=True)
+    assert h.verify(back, A) is h.add(back, A) is ErrorCode.INVALID_TXN_STATE
+
+
 def test_without_keeping_it_is_aborted() -> None:
     h, who = prepared()
     back = h.given(two_phase=True, keep=True)
