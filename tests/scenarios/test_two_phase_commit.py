@@ -7,6 +7,7 @@ import pytest
 
 from mainstem.broker.app import Broker
 from mainstem.protocol.errors import ErrorCode
+from mainstem.protocol.messages.k00_produce import ProduceResponse
 from mainstem.protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 from mainstem.protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from mainstem.protocol.messages.k27_write_txn_markers import WriteTxnMarkersRequest
@@ -104,6 +105,35 @@ def test_who_comes_back_to_a_prepared_transaction_adds_nothing_to_it_either(tmp_
         assert await read_committed(peer, "t") == [b"prepared", b"next"]
 
     run_with_node(tmp_path, scenario, transaction_two_phase_commit_enable="true")
+
+
+def test_who_came_back_goes_on_at_once_when_its_transaction_has_ended(tmp_path: Path) -> None:
+    """Its next epoch is two above that of the transaction: the marker in between is not the end of what it begins."""
+
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("t")
+        old = TxnClient(peer, "id")
+        await old.find()
+        await old.init(enable2_pc=True)
+        await old.write("t", b"prepared")
+        back = TxnClient(peer, "id")
+        await back.init(enable2_pc=True, keep_prepared_txn=True)
+        with failing(node, WriteTxnMarkersRequest, ErrorCode.NETWORK_EXCEPTION):
+            assert await back.end() is ErrorCode.NONE
+            peer.send(back.produce_request("t", b"next"), 12)
+            while not node.verification.is_waiting(back.producer_id):
+                await asyncio.sleep(0)
+        answer = await peer.receive(ProduceResponse, 12)
+        assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+        assert await back.end_and_wait() is ErrorCode.NONE
+        assert await read_committed(peer, "t") == [b"prepared", b"next"]
+
+    run_with_node(
+        tmp_path,
+        scenario,
+        transaction_two_phase_commit_enable="true",
+        add_partitions_to_txn_retry_backoff_max_ms="20000",
+    )
 
 
 async def settled_coordinators(peer: Peer, client: TxnClient) -> None:
