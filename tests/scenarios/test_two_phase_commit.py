@@ -38,9 +38,11 @@ def test_two_phase_commit_is_offered_where_it_is_enabled(tmp_path: Path) -> None
     run_with_node(tmp_path, scenario, transaction_two_phase_commit_enable="true")
 
 
-@pytest.mark.parametrize("restarts", [False, True], ids=["at once", "after a restart"])
+@pytest.mark.parametrize(
+    "restarts_with", [None, "true", "false"], ids=["at once", "after a restart", "after it was switched off"]
+)
 def test_nothing_is_added_to_a_prepared_transaction_once_another_client_has_come_back_to_it(
-    tmp_path: Path, restarts: bool
+    tmp_path: Path, restarts_with: str | None
 ) -> None:
     """T4: the predecessor still has the epoch of the open transaction, and no leader asked about it any more."""
 
@@ -58,10 +60,10 @@ def test_nothing_is_added_to_a_prepared_transaction_once_another_client_has_come
         back = TxnClient(peer, "id")
         answer = await back.init(enable2_pc=True, keep_prepared_txn=True)
         assert (answer.error_code, answer.producer_epoch) == (0, old.epoch + 1)
-        if restarts:
+        if restarts_with is not None:
             peer.close()
             await node.stop()
-            node = await start_node(tmp_path, transaction_two_phase_commit_enable="true")
+            node = await start_node(tmp_path, transaction_two_phase_commit_enable=restarts_with)
             old.peer = back.peer = peer = await connect(node)
             await settled_coordinators(peer, back)
         assert await old.copy().send("t", b"zombie") is ErrorCode.INVALID_PRODUCER_EPOCH
@@ -189,6 +191,46 @@ def test_a_client_is_not_told_of_a_transaction_that_its_predecessor_can_still_wr
         assert await old.send("t", b"zombie") is ErrorCode.INVALID_PRODUCER_EPOCH
 
     run_with_node(tmp_path, scenario, transaction_two_phase_commit_enable="true", request_timeout_ms="100")
+
+
+def test_switching_two_phase_commit_off_ends_nothing_that_is_prepared(tmp_path: Path) -> None:
+    """Its client may have promised to commit it. It has no time-out; who has it ends it, a newcomer aborts it, and
+    nobody comes back to it."""
+
+    async def run() -> None:
+        node = await start_node(tmp_path, transaction_two_phase_commit_enable="true")
+        peer = await connect(node)
+        await peer.ensure_topic("t")
+        there, gone = TxnClient(peer, "there"), TxnClient(peer, "gone")
+        for client in (there, gone):
+            await client.find()
+            await client.init(enable2_pc=True)
+            await client.write("t", client.transactional_id.encode())
+        peer.close()
+        await node.stop()
+        node = await start_node(tmp_path, transaction_abort_timed_out_transaction_cleanup_interval_ms="20")
+        there.peer = gone.peer = peer = await connect(node)
+        late = TxnClient(peer, "late")
+        await late.find()
+        await late.init(timeout_ms=50)
+        await late.write("t", b"late")
+        while await late.settled() != "CompleteAbort":
+            pass
+        for client in (there, gone):
+            assert await client.settled() == "Ongoing"
+            newcomer = client.copy()
+            refused = (await newcomer.init(enable2_pc=True, keep_prepared_txn=True)).error_code
+            assert refused == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            assert (await newcomer.init(keep_prepared_txn=True)).error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert await there.send("t", b"more") is ErrorCode.NONE
+        assert await there.end_and_wait() is ErrorCode.NONE
+        assert (await gone.copy().init()).error_code == ErrorCode.NONE
+        assert await gone.settled() == "Empty"
+        assert await read_committed(peer, "t") == [b"there", b"more"]
+        peer.close()
+        await node.stop()
+
+    asyncio.run(asyncio.wait_for(run(), 30))
 
 
 def test_two_phase_commit_is_not_offered_otherwise(tmp_path: Path) -> None:
