@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final, NamedTuple
 
 from mainstem.core.coordinator.effects import ArmTimer, LogRecord, Outcome, Refuse, Ticket, TimerKey
@@ -50,6 +51,9 @@ CHECK_TIMEOUTS: Final = "time-outs"
 EXPIRE: Final = "expire"
 COMPLETE: Final = "complete"
 COMPLETE_AGAIN_MS: Final = 100
+EXPIRE_MAX: Final = 1000
+"""How many ids are forgotten at a time: after a long rest it may be all of them, and others have to be served."""
+EXPIRE_MORE_MS: Final = 100
 
 
 class NeedsProducerIdError(Exception):
@@ -317,8 +321,8 @@ class TxnMachine:
     ) -> Outcome:
         """Answers with the Transactions in those states and of those producers, of any where none is given, whose
         transactional id is one that was asked for."""
-        wanted_states = [LABELS.get(state) for state in states]
-        wanted_ids = list(producer_ids)
+        wanted_states = {LABELS.get(state) for state in states}
+        wanted_ids = frozenset(producer_ids)
         return Outcome().reply(
             ticket,
             [
@@ -392,14 +396,12 @@ class TxnMachine:
         out = Outcome()
         out.atomic = False
         until_ms = now_ms - self.config.expiration_ms
-        out.records = [
-            tombstone(txn.transactional_id)
-            for txn in self.store.all.values()
-            if txn.state in OVER and txn.updated_ms <= until_ms
-        ]
+        expired = (txn for txn in self.store.all.values() if txn.state in OVER and txn.updated_ms <= until_ms)
+        out.records = [tombstone(txn.transactional_id) for txn in islice(expired, EXPIRE_MAX)]
         if out.records:
             out.note("expired transactional ids", ids=len(out.records))
-        out.effects.append(ArmTimer((EXPIRE,), self.config.expiration_check_ms))
+        more = len(out.records) == EXPIRE_MAX
+        out.effects.append(ArmTimer((EXPIRE,), EXPIRE_MORE_MS if more else self.config.expiration_check_ms))
         return out
 
     def parked(self) -> list[Ticket]:
