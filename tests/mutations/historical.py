@@ -476,6 +476,19 @@ def _prepared_times_out(patch: pytest.MonkeyPatch, reached: Reached) -> None:
     patch.setattr(Transaction, "is_late", is_late)
 
 
+def _ids_expire_early(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Our own: an id that is used now and then is forgotten, and with it who is fenced."""
+    original = TxnMachine._expire
+
+    def expire(self: TxnMachine, now_ms: int) -> Any:
+        out = original(self, now_ms + self.config.expiration_ms // 2)
+        if out.records:
+            reached()
+        return out
+
+    patch.setattr(TxnMachine, "_expire", expire)
+
+
 def _fence_is_forgotten(patch: pytest.MonkeyPatch, reached: Reached) -> None:
     """Our own, of KIP-939: a leader that is started anew believes whoever goes on with an open transaction."""
 
@@ -632,6 +645,7 @@ MUTATIONS = (
     _of_transactions("KAFKA-9144", "a marker is no sign of life", _marker_is_no_sign_of_life, ("T4",), 20),
     _of_transactions("early expiry", "producers expire early", _producers_expire_early, TRANSACTIONS, 20),
     _of_transactions("prepared", "a prepared transaction times out", _prepared_times_out, ("T8",), 30),
+    _of_transactions("id expiry", "ids expire early", _ids_expire_early, ("T4",), 30),
     _of_transactions("fence", "a restart forgets who is fenced", _fence_is_forgotten, ("T4",), 30),
     _of_transactions("Redpanda #3036", "stable offset off by one", _stable_offset_off_by_one, TRANSACTIONS, 30),
     _of_transactions("nisshi #689", "no stable offset", _stable_offset_is_high_watermark, TRANSACTIONS, 30),

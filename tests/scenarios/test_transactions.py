@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,10 @@ from mainstem.protocol.messages.k57_update_features import (
     FeatureUpdateKey,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
+)
+from mainstem.protocol.messages.k65_describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
 )
 from mainstem.protocol.messages.k66_list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from mainstem.protocol.primitives import ZERO_UUID
@@ -558,6 +563,66 @@ def test_the_next_transaction_of_version_two_waits_a_little_for_the_last_to_comp
         assert await read_committed(peer, "t") == [b"a", b"b"]
 
     run_with_node(tmp_path, scenario, add_partitions_to_txn_retry_backoff_max_ms="20000")
+
+
+def most_in_one_turn(loop: asyncio.AbstractEventLoop, count: Callable[[], int]) -> Callable[[], int]:
+    """Looks at a count in every turn of the loop until the function that it returns is called: by how much it rose in
+    one turn at most."""
+    seen = [count()]
+    stopped = False
+
+    def look() -> None:
+        seen.append(count())
+        if not stopped:
+            loop.call_soon(look)
+
+    def stop() -> int:
+        nonlocal stopped
+        stopped = True
+        return max(after - before for before, after in pairwise([*seen, count()]))
+
+    loop.call_soon(look)
+    return stop
+
+
+def test_others_have_their_turn_while_many_markers_are_written(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("t")
+        log = node.partitions.find("t", 0).log
+        marker = WritableTxnMarker(
+            producer_id=7,
+            producer_epoch=0,
+            transaction_result=True,
+            topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[0] * 500)],
+            coordinator_epoch=0,
+        )
+        stop = most_in_one_turn(node.loop, lambda: int(log.log_end))
+        await peer.ask(WriteTxnMarkersRequest(markers=[marker]), 1, WriteTxnMarkersResponse)
+        assert 0 < stop() <= 64
+        assert log.log_end == 500
+
+    run_with_node(tmp_path, scenario)
+
+
+def test_others_have_their_turn_while_many_ids_are_described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await TxnClient(peer, "id").begin()
+        described = 0
+        describe = node.transactions.describe
+
+        async def counted(transactional_id: str) -> object:
+            nonlocal described
+            described += 1
+            return await describe(transactional_id)
+
+        monkeypatch.setattr(node.transactions, "describe", counted)
+        stop = most_in_one_turn(node.loop, lambda: described)
+        request = DescribeTransactionsRequest(transactional_ids=["id"] * 500)
+        answer = await peer.ask(request, 0, DescribeTransactionsResponse)
+        assert 0 < stop() <= 100
+        assert [each.transaction_state for each in answer.transaction_states] == ["Empty"] * 500
+
+    run_with_node(tmp_path, scenario)
 
 
 @pytest.mark.parametrize("version", range(6))

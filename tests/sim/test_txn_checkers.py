@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from mainstem.core.log.producers import ProducerStates
-from mainstem.core.txn.records import log_record
+from mainstem.core.txn.records import log_record, tombstone
 from mainstem.core.txn.states import EPOCH_MAX, TV2, Transaction, TxnState
 from mainstem.protocol.batch import BatchView
 from mainstem.protocol.builder import BatchBuilder
 from mainstem.protocol.control import EndMarker, build_end_marker
+from mainstem.sim.checkers.ids_are_known import IdsAreKnown
 from mainstem.sim.checkers.markers_are_decisions import MarkersAreDecisions
 from mainstem.sim.checkers.markers_outlive import _ends
 from mainstem.sim.checkers.no_hanging_transactions import NoHangingTransactions
@@ -21,6 +22,7 @@ from mainstem.sim.checkers.producers_are_known import ProducersAreKnown
 from mainstem.sim.ledger import Ledger, Violation
 from mainstem.sim.txn_ledger import TxnLedger
 from mainstem.sim.txn_logs import TxnLogs
+from mainstem.sim.txn_shape import ID_EXPIRATION_MS, TxnShape
 from mainstem.sim.written import STATE_TOPIC
 
 PLACE = ("txn", 0)
@@ -38,6 +40,7 @@ def _world() -> Any:
         count=lambda what: counts.update([what]),
         may_be_torn=lambda producer_id: False,
         producers_expire=False,
+        txn_shape=TxnShape(forgets=True),
     )
 
 
@@ -48,7 +51,7 @@ class Logs:
         self.world = _world()
         self.world.txn_logs = TxnLogs(self.world)
         self._hanging = NoHangingTransactions(self.world)
-        following = (OldEpochsAreOver, MarkersAreDecisions, ProducerIdsRotate)
+        following = (OldEpochsAreOver, MarkersAreDecisions, ProducerIdsRotate, IdsAreKnown)
         self._following = [*(each(self.world) for each in following), self.world.txn_logs]
 
     def _append(self, place: tuple[str, int], data: bytes) -> None:
@@ -63,6 +66,12 @@ class Logs:
         builder = BatchBuilder()
         record = log_record(txn, TV2)
         builder.append(0, record.key, record.value)
+        self._append((STATE_TOPIC, 0), builder.build())
+
+    def forget(self, now_ms: int) -> None:
+        builder = BatchBuilder()
+        record = tombstone("id")
+        builder.append(now_ms, record.key, record.value)
         self._append((STATE_TOPIC, 0), builder.build())
 
     def data(self, epoch: int) -> None:
@@ -115,6 +124,44 @@ def test_what_a_start_finds_had_ended_before_it(logs: Logs) -> None:
     logs.note(TxnState.PREPARE_COMMIT, 2)
     logs.marker(2, True)
     assert on_partition.ended == {0: 0}
+
+
+def test_an_id_that_nobody_uses_may_be_forgotten(logs: Logs) -> None:
+    logs.note(TxnState.COMPLETE_COMMIT, 3, updated_ms=1000)
+    logs.forget(1000 + ID_EXPIRATION_MS)
+    logs.note(TxnState.EMPTY, 0, producer_id=2)
+    assert logs.world.counts["transactional id forgotten"] == logs.world.counts["forgotten id taken again"] == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "idle_ms"),
+    [(TxnState.EMPTY, ID_EXPIRATION_MS - 1), (TxnState.ONGOING, 9_999), (TxnState.PREPARE_ABORT, 9_999)],
+)
+def test_an_id_that_is_forgotten_too_early_is_noticed(logs: Logs, state: TxnState, idle_ms: int) -> None:
+    logs.note(state, 3, updated_ms=1000)
+    with pytest.raises(Violation, match="T4 an id is known its time"):
+        logs.forget(1000 + idle_ms)
+
+
+def test_an_id_that_is_forgotten_where_ids_are_known_for_long_is_noticed(logs: Logs) -> None:
+    logs.world.txn_shape = TxnShape()
+    logs.note(TxnState.EMPTY, 3, updated_ms=1000)
+    with pytest.raises(Violation, match="T4 an id is known its time"):
+        logs.forget(1000 + 6 * 24 * 3_600_000)
+
+
+def test_a_producer_id_that_is_given_again_after_it_was_forgotten_is_noticed(logs: Logs) -> None:
+    logs.note(TxnState.EMPTY, 3, updated_ms=1000)
+    logs.forget(1000 + ID_EXPIRATION_MS)
+    with pytest.raises(Violation, match="T4 an id that was forgotten begins anew"):
+        logs.note(TxnState.EMPTY, 0)
+
+
+def test_a_batch_of_an_id_that_was_forgotten_is_noticed(logs: Logs) -> None:
+    logs.note(TxnState.EMPTY, 3, updated_ms=1000)
+    logs.forget(1000 + ID_EXPIRATION_MS)
+    with pytest.raises(Violation, match="T4 an old epoch appends nothing"):
+        logs.data(3)
 
 
 def test_a_batch_of_an_epoch_that_is_over_is_noticed(logs: Logs) -> None:

@@ -118,6 +118,7 @@ class Partition:
     ) -> None:
         """Begins a term. The epoch is noted before its first batch (KAFKA-7415)."""
         self.log.assign_epoch(epoch)
+        self.log.doubt_open_transactions()
         self.leader = LeaderState(
             node_id,
             epoch,
@@ -301,7 +302,6 @@ class Partition:
         who is fenced."""
         assert log.log_end == self.log.log_end, f"{self} ends at {self.log.log_end}, its copy at {log.log_end}"
         log.verifies_transactions = self.log.verifies_transactions
-        log.doubts_open_transactions = self.log.doubts_open_transactions
         log.verifications = self.log.verifications
         self.log = log
         log.on_damaged_index = self._reindex

@@ -181,8 +181,6 @@ class Partitions:
                 },
             )
         opened.verifies_transactions = self._verifies_transactions
-        # Only there can a transaction pass from one client to the next (KIP-939).
-        opened.doubts_open_transactions = self._settings.get("transaction.two.phase.commit.enable") == "true"
         return opened
 
     # Start

@@ -1,4 +1,5 @@
-"""How the transactions of a run are: which transaction version the cluster has, how old its ids are, who prepares.
+"""How the transactions of a run are: which transaction version the cluster has, how old its ids are, who prepares, and
+whether ids are forgotten that nobody uses.
 
 Drawn from a stream of its own, so that the rest of a seed is what it would be without.
 """
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from mainstem.broker.app import Broker
 from mainstem.core.coordinator.effects import Outcome
+from mainstem.core.txn.config import TxnConfig
 from mainstem.core.txn.records import log_record
 from mainstem.core.txn.states import EMPTY, EPOCH_MAX, TV2, Transaction
 from mainstem.protocol.errors import RemoteError
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 _LEVELS: Final = (TV2, TV2, TV2, TV2, 1, 0)
 _LEFT_MAX: Final = 5
 _LONG_MS: Final = 60_000
+ID_EXPIRATION_MS: Final = 1500
+"""How long an id is known that nobody uses, in runs that forget ids."""
+_FORGETS_SHARE: Final = 0.4
 
 
 REACHED: Final = (
@@ -30,6 +35,8 @@ REACHED: Final = (
     "transaction.version 0",
     "old epoch after a kept transaction",
     "marker between verification and append",
+    "transactional id forgotten",
+    "forgotten id taken again",
 )
 """What each campaign must have counted of all this."""
 
@@ -42,12 +49,28 @@ class TxnShape:
     """Whether ids have been used so often that their epochs are nearly used up (C6)."""
     two_phase: bool = False
     """Whether clients may prepare transactions, leave them, and come back to them."""
+    forgets: bool = False
+    """Whether ids expire within seconds, and clients may be idle for longer than that."""
+
+    @property
+    def id_expiration_ms(self) -> int:
+        return ID_EXPIRATION_MS if self.forgets else TxnConfig().expiration_ms
+
+    def settings(self) -> dict[str, str]:
+        """The broker's, as far as the shape decides them."""
+        return {
+            "transaction.two.phase.commit.enable": str(self.two_phase).lower(),
+            "transactional.id.expiration.ms": str(self.id_expiration_ms),
+            "transaction.remove.expired.transaction.cleanup.interval.ms": "200" if self.forgets else "3600000",
+        }
 
 
 def draw_shape(seed: int) -> TxnShape:
     rng = Random(f"{seed}:shape of transactions")
     level = rng.choice(_LEVELS)
-    return TxnShape(level, rng.random() < 0.35, level >= TV2 and rng.random() < 0.6)
+    is_aged = rng.random() < 0.35
+    two_phase = level >= TV2 and rng.random() < 0.6
+    return TxnShape(level, is_aged, two_phase, rng.random() < _FORGETS_SHARE)
 
 
 async def age(world: "World", transactional_ids: Iterable[str]) -> None:

@@ -42,6 +42,7 @@ from mainstem.sim.client import M, NoAnswer, SimClient
 from mainstem.sim.group_members import find_coordinator
 from mainstem.sim.ledger import Place, Send, Violation
 from mainstem.sim.txn_ledger import Txn
+from mainstem.sim.txn_shape import ID_EXPIRATION_MS
 from mainstem.sim.workloads import RETRIABLE, client_ms
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ COMMIT_KEY: Final = b"\x00\x00\x00\x01"
 """What the keys of markers are; users may use them too (KAFKA-14055)."""
 FAR_AHEAD: Final = 1000
 _AWAY_MAX_S: Final = 2.0
+_IDLE_SHARE: Final = 0.15
 _RESTART_SHARE: Final = 0.5
 _HEAD_START_S: Final = 0.1
 """How long after a batch its client may abort: long enough for a leader to ask the coordinator about it."""
@@ -97,6 +99,7 @@ class TxnProducer:
         self._odd = Random(f"{world.seed}:odd:{client.name}")
         self._in_flight = Random(f"{world.seed}:in flight:{client.name}")
         self._restarts = Random(f"{world.seed}:restarts:{client.name}")
+        self._idle = Random(f"{world.seed}:idle:{client.name}")
         self._to_leader = client.another()
         """Leader and coordinator are seldom one broker: what is sent to the one does not wait for the other."""
         self._read_to: dict[Place, int] = {}
@@ -122,6 +125,9 @@ class TxnProducer:
                     self.world.txns.ending(self._txn)
                 self.world.count("transaction given up")
             await asyncio.sleep(self.rng.random() ** 2 * self.world.pace_s)
+            if self.world.txn_shape.forgets and self._idle.random() < _IDLE_SHARE:
+                # Long enough that the coordinator may have forgotten the id: what comes next is refused.
+                await asyncio.sleep((0.5 + self._idle.random()) * ID_EXPIRATION_MS / 1000)
         if self.prepares:
             await self._init(settles=True)  # nobody else would ever end what it left open
 

@@ -41,6 +41,7 @@ from mainstem.sim.checkers.failed_directory import FailedDirectory
 from mainstem.sim.checkers.group_log import GroupLog
 from mainstem.sim.checkers.groups_settle import GroupsSettle
 from mainstem.sim.checkers.history import HistoryHolds
+from mainstem.sim.checkers.ids_are_known import IdsAreKnown
 from mainstem.sim.checkers.log_order import LogOrder
 from mainstem.sim.checkers.markers_are_decisions import MarkersAreDecisions
 from mainstem.sim.checkers.markers_outlive import MarkersOutlive
@@ -173,6 +174,7 @@ class World:
             OldEpochsAreOver(self),
             MarkersAreDecisions(self),
             self._producer_ids_rotate,
+            IdsAreKnown(self),
             producers_are_known,
             self.txn_logs,
         ]
@@ -252,7 +254,7 @@ class World:
                 "transaction.state.log.segment.bytes": "1048576",
                 "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
                 "producer.id.expiration.check.interval.ms": "300",
-                "transaction.two.phase.commit.enable": str(self.txn_shape.two_phase).lower(),
+                **self.txn_shape.settings(),
             }
         return BrokerConfig(settings)
 

@@ -85,8 +85,6 @@ class Log(DurableLog):
         )
         self.verifies_transactions = False
         """Whether the first batch of a transaction must bring the guard of `begin_verification`."""
-        self.doubts_open_transactions = False
-        """Whether a leader that begins a term has the transactions verified that it finds open."""
         self.verifications = Verifications()
         self._removals: list[RemovalJob] = []
         self._jitter = jitter
@@ -444,8 +442,10 @@ class Log(DurableLog):
         self._check_alive()
         if epoch > self.epochs.latest:
             self.epochs.assign(epoch, self.log_end)
-        if self.doubts_open_transactions:
-            self.verifications.doubt(self.producers.states.open_producers())
+
+    def doubt_open_transactions(self) -> None:
+        """A leader begins a term, and does not know who was fenced before: the next batch of each is verified."""
+        self.verifications.doubt(self.producers.states.open_producers())
 
     def update_high_watermark(self, offset: i64) -> None:
         """Moves the high watermark, within the log. Only a truncation may move it back; the caller keeps it rising."""

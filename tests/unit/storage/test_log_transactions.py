@@ -288,8 +288,9 @@ def test_a_leader_that_begins_a_term_doubts_the_transactions_it_finds_open() -> 
     log = open_in(new_disk())
     writer = Writer(log, 1)
     writer.send()
-    log.verifies_transactions = log.doubts_open_transactions = True
+    log.verifies_transactions = True
     log.assign_epoch(7)
+    log.doubt_open_transactions()
     assert not log.has_open_transaction(1, 0)
     with pytest.raises(RemoteError) as refused:
         writer.send()

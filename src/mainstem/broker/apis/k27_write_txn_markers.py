@@ -33,6 +33,9 @@ API_KEY = 27
 MIN_VERSION = 1
 MAX_VERSION = 2
 
+_AT_A_TIME = 64
+"""How many markers are written before others have their turn: a transaction may have thousands of partitions."""
+
 # As a coordinator of groups says it, and as a leader would have.
 _AS_LEADER = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -67,6 +70,8 @@ async def handle(broker: "Broker", context: RequestContext, request: WriteTxnMar
                 results.append((answer, written))
                 if not written.done():
                     pending.append(written)
+                if len(results) % _AT_A_TIME == 0:
+                    await asyncio.sleep(0)
     if pending:
         await asyncio.wait(pending, timeout=broker.config.get_int("request.timeout.ms", at_least=1) / 1000)
     for answer, written in results:

@@ -1,5 +1,6 @@
 """DescribeTransactions (key 65), version 0: what the coordinator knows of transactional ids (KIP-664)."""
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from mainstem.broker.context import RequestContext
@@ -18,13 +19,19 @@ API_KEY = 65
 MIN_VERSION = 0
 MAX_VERSION = 0
 
+_AT_A_TIME = 100
+"""How many are described before others have their turn: a request may name as many as it likes."""
+
 
 async def handle(
     broker: "Broker", context: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
-    return DescribeTransactionsResponse(
-        transaction_states=[await _describe(broker, transactional_id) for transactional_id in request.transactional_ids]
-    )
+    states: list[TransactionState] = []
+    for transactional_id in request.transactional_ids:
+        states.append(await _describe(broker, transactional_id))
+        if len(states) % _AT_A_TIME == 0:
+            await asyncio.sleep(0)
+    return DescribeTransactionsResponse(transaction_states=states)
 
 
 async def _describe(broker: "Broker", transactional_id: str) -> TransactionState:

@@ -9,7 +9,7 @@ that went away and came back is told from the first).
 - Of batches that wait together, none may be first that has not the lowest sequence among them.
 - A producer of transaction version 2 begins each transaction at sequence 0, because its epoch is a new one.
 - The marker of version 2's last transaction may come when its client has begun the next: it leaves the entry of the
-  epoch it begins (KAFKA-18575).
+  epoch it begins (KAFKA-18575), or of a later one, which a client has that came back to a prepared transaction.
 
 A client that comes back to its prepared transaction (KIP-939) must not find more in it than it had prepared, though its
 predecessor's epoch is still that of the open transaction (T4). So its coordinator fences the transaction here: nothing
@@ -90,7 +90,7 @@ class Verifications:
         if is_marker:
             self._fences.pop(producer_id, None)
         entry = self._entries.get(producer_id)
-        if entry is not None and not (is_marker and entry.raises_epoch and entry.epoch == epoch):
+        if entry is not None and not (is_marker and entry.raises_epoch and entry.epoch >= epoch):
             del self._entries[producer_id]
 
     # Transactions that go on

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final, NamedTuple
 
 from mainstem.core.coordinator.effects import ArmTimer, LogRecord, Outcome, Refuse, Ticket, TimerKey
@@ -50,6 +51,9 @@ CHECK_TIMEOUTS: Final = "time-outs"
 EXPIRE: Final = "expire"
 COMPLETE: Final = "complete"
 COMPLETE_AGAIN_MS: Final = 100
+EXPIRE_MAX: Final = 1000
+"""How many ids are forgotten at a time: after a long rest it may be all of them, and others have to be served."""
+EXPIRE_MORE_MS: Final = 100
 
 
 class NeedsProducerIdError(Exception):
@@ -194,8 +198,7 @@ class TxnMachine:
             # First of all: the client may already have the identity that it gets when this is complete (KAFKA-18575).
             raise _completing(txn)
         _check_client(txn, client)
-        if txn.is_kept:
-            raise RemoteError(ErrorCode.INVALID_TXN_STATE, f"{txn.transactional_id!r} is prepared: it can only end")
+        _check_grows(txn)
         out = Outcome()
         held = dict.fromkeys(txn.partitions)
         if txn.state is not ONGOING or any(place not in held for place in places):
@@ -209,6 +212,7 @@ class TxnMachine:
         _check_client(txn, client)
         if txn.state in PREPARED:
             raise _completing(txn)
+        _check_grows(txn)
         held = dict.fromkeys(txn.partitions)
         return Outcome().reply(
             ticket, [ErrorCode.NONE if place in held else ErrorCode.TRANSACTION_ABORTABLE for place in places]
@@ -317,8 +321,8 @@ class TxnMachine:
     ) -> Outcome:
         """Answers with the Transactions in those states and of those producers, of any where none is given, whose
         transactional id is one that was asked for."""
-        wanted_states = [LABELS.get(state) for state in states]
-        wanted_ids = list(producer_ids)
+        wanted_states = {LABELS.get(state) for state in states}
+        wanted_ids = frozenset(producer_ids)
         return Outcome().reply(
             ticket,
             [
@@ -392,14 +396,12 @@ class TxnMachine:
         out = Outcome()
         out.atomic = False
         until_ms = now_ms - self.config.expiration_ms
-        out.records = [
-            tombstone(txn.transactional_id)
-            for txn in self.store.all.values()
-            if txn.state in OVER and txn.updated_ms <= until_ms
-        ]
+        expired = (txn for txn in self.store.all.values() if txn.state in OVER and txn.updated_ms <= until_ms)
+        out.records = [tombstone(txn.transactional_id) for txn in islice(expired, EXPIRE_MAX)]
         if out.records:
             out.note("expired transactional ids", ids=len(out.records))
-        out.effects.append(ArmTimer((EXPIRE,), self.config.expiration_check_ms))
+        more = len(out.records) == EXPIRE_MAX
+        out.effects.append(ArmTimer((EXPIRE,), EXPIRE_MORE_MS if more else self.config.expiration_check_ms))
         return out
 
     def parked(self) -> list[Ticket]:
@@ -465,6 +467,11 @@ def _check_client(txn: Transaction, client: Client) -> None:
         )
     if client.epoch != txn.client_epoch:
         raise _fenced(txn, client.epoch)
+
+
+def _check_grows(txn: Transaction) -> None:
+    if txn.is_kept:
+        raise RemoteError(ErrorCode.INVALID_TXN_STATE, f"{txn.transactional_id!r} is prepared: it can only end")
 
 
 def _fenced(txn: Transaction, epoch: int) -> RemoteError:

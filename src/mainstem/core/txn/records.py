@@ -33,7 +33,8 @@ def log_record(txn: Transaction, server_version: int) -> LogRecord:
         transaction_start_timestamp_ms=txn.start_ms,
     )
     version = 0
-    if server_version >= FLEXIBLE_SINCE:
+    # Who came back to a transaction is not forgotten because the cluster was downgraded since.
+    if server_version >= FLEXIBLE_SINCE or txn.is_kept:
         version = 1
         value.previous_producer_id = txn.previous_producer_id
         value.next_producer_id = txn.next_producer_id

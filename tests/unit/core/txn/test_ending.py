@@ -2,6 +2,8 @@
 
 import pytest
 
+from mainstem.core.coordinator.effects import Outcome
+from mainstem.core.txn import machine
 from mainstem.core.txn.machine import Producer
 from mainstem.core.txn.states import EPOCH_MAX, TV1, TV2
 from mainstem.protocol.errors import ErrorCode
@@ -194,6 +196,25 @@ def test_ids_expire_when_nothing_is_under_way() -> None:
     assert not h.machine.store.all
     assert h.end(who) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert not h.taken_over().machine.store.all
+
+
+def test_many_ids_expire_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a long rest it may be all of them at once, and the broker has others to serve."""
+    monkeypatch.setattr(machine, "EXPIRE_MAX", 10)
+    h = Harness(expiration_ms=1_000, expiration_check_ms=100_000)
+    for number in range(35):
+        h.given(tid=f"t{number}")
+    sizes: list[int] = []
+    take = h.take
+
+    def counted(outcome: Outcome) -> object:
+        sizes.append(len(outcome.records))
+        return take(outcome)
+
+    monkeypatch.setattr(h, "take", counted)
+    h.pass_time(100_000 + 3 * machine.EXPIRE_MORE_MS)
+    assert [size for size in sizes if size] == [10, 10, 10, 5]
+    assert not h.machine.store.all
 
 
 def test_whoever_takes_over_goes_on_with_what_was_decided() -> None:

@@ -164,3 +164,25 @@ def test_adding_a_partition_again_writes_nothing() -> None:
     assert h.add(who, B) is ErrorCode.NONE
     assert len(h.log) == before
     assert h.txn.partitions == (A, B)
+
+
+def test_a_list_costs_what_is_listed_and_what_is_asked_for_not_their_product() -> None:
+    """Whoever names many producers must not hold up everybody else."""
+    compared = 0
+
+    class Id(int):
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return super().__eq__(other)
+
+        __hash__ = int.__hash__
+
+    h = Harness()
+    for number in range(100):
+        h.given(tid=f"t{number}")
+    wanted = [Id(number) for number in (1007, *range(5000, 5200))]
+    found = h.take(h.machine.list_transactions(None, [], wanted, -1, None, h.now_ms))
+    assert isinstance(found, list)
+    assert [txn.transactional_id for txn in found] == ["t7"]
+    assert compared < 1000

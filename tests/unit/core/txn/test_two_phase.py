@@ -1,5 +1,7 @@
 """Two-phase commit by the client (KIP-939): a prepared transaction outlives its client and every time-out."""
 
+import pytest
+
 from mainstem.core.txn.machine import Producer
 from mainstem.core.txn.states import EPOCH_MAX, TV1, TV2
 from mainstem.protocol.errors import ErrorCode
@@ -107,6 +109,37 @@ def test_a_new_coordinator_knows_both_identities() -> None:
     other = h.taken_over()
     assert other.end(who) is FENCED
     assert other.end(back) == Producer(who.producer_id, 2)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_who_came_back_is_known_after_a_downgrade(commit: bool) -> None:
+    """T4: the record of level 0 has no place for a second identity, and the first would be the client's again."""
+    h, who = prepared()
+    back = h.given(two_phase=True, keep=True)
+    h.machine.server_version = 0
+    h.holds_markers = True
+    assert h.end(back, commit, version=TV1) == Producer(-1, -1)
+    h = h.taken_over()
+    assert h.markers == [(who.producer_id, who.epoch, commit, (A,), TV1)]
+    assert h.add(who, version=TV1) is FENCED
+    assert h.add(back, version=TV1) is ErrorCode.NONE
+
+
+def test_a_time_out_after_a_downgrade_fences_who_came_back() -> None:
+    h, who = prepared()
+    back = h.given(timeout_ms=60_000, keep=True)
+    h.machine.server_version = 0
+    h.pass_time(120_000)
+    assert h.state == "CompleteAbort"
+    assert h.add(who, version=TV1) is h.add(back, version=TV1) is FENCED
+    again = h.given()
+    assert again.epoch > back.epoch
+
+
+def test_who_came_back_adds_nothing_and_is_told_so_by_leaders_too() -> None:
+    h, _ = prepared()
+    back = h.given(two_phase=True, keep=True)
+    assert h.verify(back, A) is h.add(back, A) is ErrorCode.INVALID_TXN_STATE
 
 
 def test_without_keeping_it_is_aborted() -> None:
