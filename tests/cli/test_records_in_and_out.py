@@ -96,6 +96,14 @@ def test_files_are_read_and_written(shell: Shell, topic: str, tmp_path: Path) ->
     assert lines.stat().st_size > 0, "a file is not emptied for a topic that is not there"
 
 
+@pytest.mark.parametrize("name", ["out.parquet", "out.jsonl", "out"])
+def test_a_file_that_cannot_be_written_is_named(shell: Shell, topic: str, tmp_path: Path, name: str) -> None:
+    shell.check("produce", topic, stdin=b"1\n")
+    path = tmp_path / "nowhere" / name
+    ended = shell.run("consume", topic, "--from-beginning", "--output", str(path))
+    assert (ended.code, ended.err) == (4, f"mainstem: there is no {path}\n")
+
+
 def test_a_mistake_in_a_line_is_named_by_its_number(shell: Shell, topic: str) -> None:
     assert "line 2 is not JSON" in shell.run("produce", topic, "--json", stdin=b'{"value": "1"}\n{oops\n').err
     assert "line 1 has no ':'" in shell.run("produce", topic, "-k", ":", stdin=b"no separator\n").err

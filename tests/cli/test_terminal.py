@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from mainstem.client.sync_producer import Producer
 from mainstem.protocol.builder import BatchBuilder
+from mainstem.testing import Cluster
 from tests.cli.shell import Shell, plain
 
 
@@ -141,6 +143,24 @@ def test_ctrl_c_ends_quietly(shell: Shell, topic: str) -> None:
     stopped = shell.terminal("consume", topic, "--from-beginning", "--follow", keys=b"\x03", after=b"first")
     assert stopped.code == 130
     assert "Traceback" not in stopped.out
+
+
+def test_ctrl_c_does_not_wait_for_a_broker_that_does_not_answer() -> None:
+    with Cluster(topics={"orders": 1}) as cluster:
+        cluster.delay("Produce", 60)
+        process = Shell(cluster.bootstrap).start("produce", "orders", stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+        try:
+            assert process.stdin is not None
+            process.stdin.write(b"first\n")
+            process.stdin.flush()
+            while not cluster.requests("Produce"):
+                assert process.poll() is None
+                time.sleep(0.01)
+            process.send_signal(signal.SIGINT)
+            _, told = process.communicate(timeout=15)
+        finally:
+            process.kill()
+        assert (process.returncode, told) == (130, b"")
 
 
 def test_a_mistake_is_red_and_one_line(shell: Shell) -> None:

@@ -1,18 +1,15 @@
 """Topics as Arrow: the same records as objects give, in columns, and only what was asked for."""
 
 import time
+import uuid
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import mainstem
-from mainstem.client.errors import (
-    IllegalStateError,
-    InvalidOptionError,
-    KafkaTimeoutError,
-    UnknownTopicOrPartitionError,
-)
+from mainstem import Admin, Producer
+from mainstem.client.errors import IllegalStateError, InvalidOptionError, UnknownTopicOrPartitionError
 from mainstem.client.fetcher import ANSWER_BYTES
 from mainstem.client.types import ConsumerRecord, TopicPartition
 from tests.client.consumer_support import Target, new_group, target
@@ -170,10 +167,35 @@ def test_mistakes_in_reading_a_topic_are_told(target: Target) -> None:
         mainstem.read_topic(topic, last="5 parsecs", bootstrap_servers=target.bootstrap)
     with pytest.raises(UnknownTopicOrPartitionError, match="partition 7"):
         mainstem.read_topic(topic, partitions=[7], bootstrap_servers=target.bootstrap)
-    with pytest.raises((UnknownTopicOrPartitionError, KafkaTimeoutError)):
-        mainstem.read_topic(
-            "nowhere", bootstrap_servers=target.bootstrap, timeout_ms=300, allow_auto_create_topics=False
-        )
+    with pytest.raises(InvalidOptionError, match="columns has 'value' 2 times"):
+        mainstem.read_topic(topic, columns=["value", "value"], bootstrap_servers=target.bootstrap)
+
+
+def test_reading_creates_no_topic(target: Target) -> None:
+    name = f"nowhere-{uuid.uuid4().hex}"
+    with pytest.raises(UnknownTopicOrPartitionError, match=name):
+        mainstem.read_topic(name, bootstrap_servers=target.bootstrap, timeout_ms=300)
+    with Admin(bootstrap_servers=target.bootstrap) as admin:
+        assert name not in admin.list_topics()
+
+
+def test_no_partitions_have_no_rows(target: Target) -> None:
+    table = mainstem.read_topic(target.topic(), partitions=[], bootstrap_servers=target.bootstrap)
+    assert table.num_rows == 0
+    assert table.schema.names[0] == "topic"
+
+
+def test_a_topic_of_which_nothing_was_committed_is_read_without_waiting_for_more(target: Target) -> None:
+    topic = target.topic()
+    with Producer(bootstrap_servers=target.bootstrap, transactional_id=topic) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"aborted").result(30)
+        producer.abort_transaction()
+    began = time.monotonic()
+    options: dict[str, Any] = {"isolation_level": "read_committed", "timeout_ms": 20_000}
+    assert mainstem.read_topic(topic, bootstrap_servers=target.bootstrap, **options).num_rows == 0
+    assert time.monotonic() - began < 10
 
 
 def test_columns_come_in_fewer_fetches_than_objects_and_are_bounded_as_well(target: Target) -> None:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
+import mainstem
 from mainstem.client.errors import InvalidPartitionsError, RecordTooLargeError, SerializationError
 from mainstem.client.partitioner import partition_for_key
 from mainstem.client.sync_producer import Producer
@@ -96,6 +97,15 @@ def test_a_table_larger_than_the_buffer_waits_for_room(target: Target) -> None:
     [
         ({"value": [b"x"], "colour": ["red"]}, "a column 'colour'"),
         ({"timestamp": [1]}, "neither a column 'key' nor a column 'value'"),
+        ({"value": [1]}, "column 'value' is int64; it is bytes or strings"),
+        ({"key": [1.5], "value": [b"x"]}, "column 'key' is double"),
+        ({"value": [b"x"], "timestamp": ["now"]}, "column 'timestamp' is string; it is milliseconds"),
+        ({"value": [b"x"], "partition": ["0"]}, "column 'partition' is string"),
+        (
+            {"value": [b"x"], "headers": [[{"name": "a", "value": b"1"}]]},
+            "it is list<struct<key",
+        ),
+        ({"value": [b"x"], "headers": [[{"key": 1, "value": b"1"}]]}, "column 'headers' is "),
     ],
 )
 def test_a_table_that_cannot_be_sent_says_why(target: Target, columns: dict[str, object], sentence: str) -> None:
@@ -104,6 +114,47 @@ def test_a_table_that_cannot_be_sent_says_why(target: Target, columns: dict[str,
         pytest.raises(SerializationError, match=sentence),
     ):
         producer.send_table(pa.table(columns), "topic")
+
+
+def test_what_is_no_table_is_refused(target: Target) -> None:
+    with Producer(bootstrap_servers=target.bootstrap) as producer:
+        with pytest.raises(SerializationError, match="a dict is no"):
+            producer.send_table({"value": [b"x"]}, "topic")
+        with pytest.raises(SerializationError, match="2 columns 'value'"):
+            producer.send_table(pa.Table.from_arrays([pa.array([b"x"])] * 2, names=["value", "value"]), "topic")
+        with pytest.raises(InvalidPartitionsError, match="-1"):
+            producer.send_table(pa.table({"value": [b"x"]}), "topic", partition=-1)
+
+
+def test_a_header_without_a_key_is_refused(target: Target) -> None:
+    topic = new_topic(target)
+    with (
+        Producer(bootstrap_servers=target.bootstrap) as producer,
+        pytest.raises(SerializationError, match="a key is null in row 0"),
+    ):
+        producer.send_table(pa.table({"value": [b"x"], "headers": [[{"key": None, "value": b"1"}]]}), topic)
+
+
+def test_columns_of_every_kind_of_bytes_and_headers_in_any_order_of_fields(target: Target) -> None:
+    topic = new_topic(target)
+    kinds = [
+        pa.array(["a"]).dictionary_encode(),
+        pa.array(["a"], pa.string_view()),
+        pa.array([b"a"], pa.binary_view()),
+        pa.array([b"a"], pa.binary(1)),
+        pa.array(["a"], pa.large_string()),
+    ]
+    headers = pa.array([[{"value": b"v", "key": "k"}]])
+    assert headers.type.value_type.field(0).name == "value"
+    with Producer(bootstrap_servers=target.bootstrap) as producer:
+        for kind in kinds:
+            assert producer.send_table(pa.table({"key": kind, "value": kind, "headers": headers}), topic) == 1
+        mapped = pa.array([[("k", b"v")]], pa.map_(pa.string(), pa.binary()))
+        assert producer.send_table(pa.table({"value": [b"a"], "headers": mapped}), topic) == 1
+    table = mainstem.read_topic(topic, bootstrap_servers=target.bootstrap)
+    assert table["value"].to_pylist() == [b"a"] * 6
+    assert table["key"].to_pylist() == [b"a"] * 5 + [None]
+    assert table["headers"].to_pylist() == [[{"key": "k", "value": b"v"}]] * 6
 
 
 def test_a_row_for_a_partition_that_there_is_not_is_refused(target: Target) -> None:

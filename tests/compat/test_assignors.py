@@ -38,7 +38,7 @@ def make_case(rng: random.Random, assignor: str, same_topics: bool) -> Case:
     left = [TopicPartition(topic, number) for topic, count in counts.items() for number in range(count)]
     rng.shuffle(left)
     members = {}
-    generation = rng.randrange(1, 9)
+    generation = rng.randrange(3, 9)
     for number in range(rng.randrange(1, 7)):
         topics = common if same_topics else sorted(rng.sample(names, rng.randrange(1, len(names) + 1)))
         owned: list[TopicPartition] = []
@@ -46,7 +46,8 @@ def make_case(rng: random.Random, assignor: str, same_topics: bool) -> Case:
         if not is_new:
             owned = [left.pop() for _ in range(min(len(left), rng.randrange(0, 8)))]
         owned = sorted(tp for tp in owned if tp.topic in topics)
-        mine = -1 if is_new else generation
+        # Some have missed a generation or two.
+        mine = -1 if is_new else generation - rng.choice((0, 0, 1, 2))
         data = None
         if not is_new:
             data = (sticky_user_data if assignor == "sticky" else cooperative_user_data)(owned, mine)

@@ -349,6 +349,29 @@ def test_a_commit_is_tried_again(cluster: Cluster, topic: str, error: str) -> No
         assert consumer.committed(consumer.assignment) == {(topic, 0): (1, "", 0)}
 
 
+def test_an_automatic_commit_that_failed_does_not_set_back_what_was_committed_after_it(
+    cluster: Cluster, topic: str
+) -> None:
+    tp = TopicPartition(topic, 0)
+    Writer(cluster.bootstrap).send(topic, 0, [b"%d" % number for number in range(20)])
+    options = {"enable_auto_commit": True, "auto_commit_interval_ms": 1000, "max_poll_records": 5}
+    slow = {"retry_backoff_ms": 150, "retry_backoff_max_ms": 150}
+    with consumer_of(cluster, topic, group_id=topic, **options, **slow) as consumer:
+        assert len(read(consumer, 5)) == 5
+        consumer.pause(tp)
+        before = cluster.requests("OffsetCommit")
+        cluster.fail("OffsetCommit", "COORDINATOR_LOAD_IN_PROGRESS")
+        while cluster.requests("OffsetCommit") == before:
+            consumer.poll(10)
+        consumer.resume(tp)
+        assert len(read(consumer, 15)) == 15
+        consumer.commit()
+        told = cluster.requests("OffsetCommit")
+        while cluster.requests("OffsetCommit") == told:
+            consumer.poll(10)
+        assert consumer.committed([tp])[tp] == (20, "", 0)
+
+
 def test_a_commit_that_cannot_be_is_told(cluster: Cluster, topic: str) -> None:
     Writer(cluster.bootstrap).send(topic, 0, [b"1"])
     with consumer_of(cluster, topic, group_id=topic) as consumer:

@@ -1,10 +1,14 @@
 """A producer whose broker is slow at the wrong moment."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
+from mainstem import NewTopic
+from mainstem.client.admin import AsyncAdmin
 from mainstem.client.errors import IllegalStateError, KafkaTimeoutError
+from mainstem.client.partitioner import partition_for_key
 from mainstem.client.producer import AsyncProducer
 from mainstem.testing import Cluster
 from tests.support.reading import read_values
@@ -59,6 +63,58 @@ def test_an_abort_comes_after_everything_that_is_in_flight_also_what_was_given_u
                 await asyncio.sleep(0.01)
             cluster.heal()
             await aborting
+            async with producer.transaction():
+                await producer.send("t", b"next")
+
+    with Cluster(topics={"t": 1}) as cluster:
+        asyncio.run(asyncio.wait_for(story(cluster), 20))
+        assert read_values(cluster.bootstrap, "t", 0, read_committed=True) == [b"next"]
+
+
+def test_a_topic_that_is_made_anew_with_less_partitions_is_written_to_as_it_is_now() -> None:
+    """Keys go to the partitions that there are, as in every other client; not to those that the topic once had."""
+
+    async def story(cluster: Cluster) -> list[int]:
+        keys = [b"%d" % number for number in range(20)]
+        servers: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap}
+        async with AsyncProducer(**servers, metadata_max_age_ms=50) as producer, AsyncAdmin(**servers) as admin:
+            await asyncio.gather(*[await producer.send("t", b"old", key=key) for key in keys])
+            await admin.delete_topics(["t"])
+            await admin.create_topics([NewTopic("t", 2)])
+            while await producer.partitions_for("t") != [0, 1]:
+                await asyncio.sleep(0.01)
+            sent = await asyncio.gather(*[await producer.send("t", b"new", key=key) for key in keys])
+            return [each.partition for each in sent]
+
+    with Cluster({"auto.create.topics.enable": "false"}, topics={"t": 8}) as cluster:
+        chosen = asyncio.run(asyncio.wait_for(story(cluster), 20))
+        assert chosen == [partition_for_key(b"%d" % number, 2) for number in range(20)]
+
+
+@pytest.mark.parametrize("transaction_version", [1, 2])
+def test_an_abort_that_drops_a_batch_between_two_tries_leaves_the_next_transaction_alone(
+    transaction_version: int,
+) -> None:
+    """Its sequence is lost, and brokers take no gap from the same epoch."""
+
+    async def story(cluster: Cluster) -> None:
+        servers: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap}
+        async with AsyncAdmin(**servers) as admin:
+            await admin.update_features({"transaction.version": transaction_version}, downgrade=True)
+        slow: dict[str, Any] = {"retry_backoff_ms": 30_000, "retry_backoff_max_ms": 30_000}
+        async with AsyncProducer(**servers, **slow, transactional_id="id") as producer:
+            await producer.init_transactions()
+            producer.begin_transaction()
+            await producer.send_and_wait("t", b"aborted")
+            before = cluster.requests("Produce")
+            cluster.fail("Produce", "NOT_LEADER_OR_FOLLOWER")
+            sent = await producer.send("t", b"dropped")
+            assert producer._sender is not None
+            while cluster.requests("Produce") == before or producer._sender.in_flight:
+                await asyncio.sleep(0.01)
+            await producer.abort_transaction()
+            with pytest.raises(IllegalStateError, match="aborted"):
+                sent.result(0)
             async with producer.transaction():
                 await producer.send("t", b"next")
 

@@ -59,7 +59,7 @@ def make_sink(out: Output, given: argparse.Namespace) -> Sink:
     if chosen == "parquet":
         if given.output is None:
             raise UserError("Parquet goes to a file: --output FILE.parquet")
-        return ParquetSink(str(given.output))
+        return ParquetSink(given.output)
     return LineSink(given.output, _lines(out, chosen))
 
 
@@ -103,12 +103,13 @@ class ParquetSink:
 
     is_file = True
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: Path) -> None:
         try:
             import pyarrow.parquet  # noqa: F401 (whether it is there is the question)
         except ImportError:
             raise UserError("Parquet needs pyarrow: pip install 'mainstem[arrow]'", REFUSED) from None
         self._path = path
+        self._file: BinaryIO | None = None
         self._writer: Any = None
 
     def open(self) -> None:
@@ -116,7 +117,9 @@ class ParquetSink:
 
         from mainstem.client.arrow_read import COLUMNS, empty_batch
 
-        self._writer = pyarrow.parquet.ParquetWriter(self._path, empty_batch(COLUMNS).schema, compression="zstd")
+        # Opened here, so that what keeps it from being opened is told as for any other file.
+        self._file = self._path.open("wb")
+        self._writer = pyarrow.parquet.ParquetWriter(self._file, empty_batch(COLUMNS).schema, compression="zstd")
 
     def take(
         self, consumer: Consumer, wait_ms: float, most: int | None, ends: Mapping[TopicPartition, int] | None
@@ -140,6 +143,8 @@ class ParquetSink:
     def close(self) -> None:
         if self._writer is not None:
             self._writer.close()
+        if self._file is not None:
+            self._file.close()
 
 
 def _below(batch: Any, end: int) -> Any:

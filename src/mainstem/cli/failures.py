@@ -53,7 +53,7 @@ def describe(error: Exception) -> tuple[int, str, dict[str, Any]]:
     if isinstance(error, UserError):
         return error.code, str(error), {}
     if isinstance(error, FileNotFoundError):
-        return NOT_FOUND, f"there is no {error.filename}", {}
+        return NOT_FOUND, f"there is no {error.filename}" if error.filename else str(error), {}
     from mainstem.client.errors import InvalidOptionError, KafkaError
 
     if isinstance(error, InvalidOptionError):

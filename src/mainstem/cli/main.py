@@ -57,6 +57,7 @@ class Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
+    _open_what_is_closed()
     try:
         return _run(words)
     except KeyboardInterrupt:
@@ -70,6 +71,20 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         # To the commands that move records --json says how a record is written, not what they say about it.
         return _tell(error, is_json="--json" in words and not {"produce", "consume"} & set(words[:1]))
+
+
+def _open_what_is_closed() -> None:
+    """Whoever starts us without a stdin, stdout or stderr (`>&-`, some daemons) gets one that leads nowhere.
+
+    Else the next file or socket that is opened would take its number, and its part.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            try:
+                os.fstat(number)
+            except OSError:
+                os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: this one
+            setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w", closefd=False))
 
 
 def _run(words: list[str]) -> int:

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 _LOOK_EVERY: Final = 10_000
 """Records between two looks at what has been acknowledged, so that the futures of a large file are not all kept."""
 
+_LAST_WAIT_MS: Final = 1000
+"""How long Ctrl-C waits for what was sent before it."""
+
 
 def declare(parser: argparse.ArgumentParser, command: str) -> None:
     parser.epilog = "example: seq 1000 | mainstem produce numbers --compression zstd"
@@ -91,16 +94,21 @@ def produce(given: argparse.Namespace) -> int:
         progress = out.progress(f"to {given.topic}", None) if is_watched and not given.print else nullcontext(None)
         with progress as bar:
             sent = Sent(given.print)
-            for record in records(given):
-                sent.add(
-                    producer.send(
-                        given.topic, record.value, record.key, record.partition, record.timestamp_ms, record.headers
+            try:
+                for record in records(given):
+                    sent.add(
+                        producer.send(
+                            given.topic, record.value, record.key, record.partition, record.timestamp_ms, record.headers
+                        )
                     )
-                )
-                if bar is not None and sent.count % 1000 == 0:
-                    bar.advance(1000)
-            producer.flush()
-            sent.settle()
+                    if bar is not None and sent.count % 1000 == 0:
+                        bar.advance(1000)
+                producer.flush()
+                sent.settle()
+            except KeyboardInterrupt:
+                # What is under way may arrive; a broker that does not answer is not waited for.
+                producer.close(_LAST_WAIT_MS)
+                raise
     elapsed_s = max(time.monotonic() - began, 1e-9)
     rate = f"{sent.count / elapsed_s:,.0f} a second"
     out.note(f"{several(sent.count, 'record')} to {given.topic} in {elapsed_s:.2f} s ({rate})")

@@ -96,11 +96,13 @@ class PartitionQueue:
 class TopicQueues:
     """The partitions of one topic, and where records without a key go at this moment."""
 
-    __slots__ = ("available", "batch_limit", "name", "queues", "sticky", "sticky_bytes")
+    __slots__ = ("available", "batch_limit", "count", "name", "queues", "sticky", "sticky_bytes")
 
     def __init__(self, name: str, batch_limit: i64) -> None:
         self.name = name
         self.queues: list[PartitionQueue] = []
+        """One for each partition, and after them those of partitions that the topic had before it was made anew."""
+        self.count: i64 = 0
         self.available: list[PartitionQueue] = []
         """Those that have a leader."""
         self.batch_limit: i64 = batch_limit
@@ -206,7 +208,7 @@ class Accumulator:
         tail = encode_headers(headers) if headers else NO_HEADERS
         partitioner = self._partitioner
         if partition < 0 and partitioner is not None:
-            partition = partitioner(topic, key, value, len(found.queues))
+            partition = partitioner(topic, key, value, found.count)
             if partition < 0:
                 raise InvalidPartitionsError(f"the partitioner chose {partition}", topic=topic)
         with self._lock:
@@ -218,13 +220,13 @@ class Accumulator:
         is_sticky = False
         if partition < 0:
             if key is not None and not self._ignore_keys:
-                partition = partition_for_key(key, len(found.queues))
+                partition = partition_for_key(key, found.count)
             else:
                 is_sticky = True
                 if found.sticky < 0:
                     self._move_on(found)
                 partition = found.sticky
-        if partition >= len(found.queues):
+        if partition >= found.count:
             return None
         queue = found.queues[partition]
         batch: ProducerBatch | None = None
@@ -280,7 +282,7 @@ class Accumulator:
     def _move_on(self, found: TopicQueues) -> None:
         """Chooses where records without a key go next: the less waits for a partition, the likelier."""
         found.sticky_bytes = 0
-        choices = found.available if found.available else found.queues
+        choices = found.available if found.available else found.queues[: found.count]
         if self._availability_s > 0.0:
             before_s = self._now_s() - self._availability_s
             moving = [queue for queue in choices if not 0.0 <= queue.stuck_since_s < before_s]
@@ -312,7 +314,7 @@ class Accumulator:
             raise self.refusal
         with self._lock:
             found = self._topics.get(topic)
-            if found is None or partition >= len(found.queues):
+            if found is None or partition >= found.count:
                 return None
             if size > self._max_request_size or size > self._buffer_memory:
                 raise self._too_large(topic, partition, size)
@@ -337,7 +339,7 @@ class Accumulator:
     def partitions_of(self, topic: str) -> int:
         """How many partitions the topic has; 0 when it is not known."""
         found = self._topics.get(topic)
-        return 0 if found is None else len(found.queues)
+        return 0 if found is None else found.count
 
     def next_sticky(self, topic: str) -> int:
         """The partition for the next batch without keys."""
@@ -351,8 +353,12 @@ class Accumulator:
 
     # What the cluster tells, on the loop
 
-    def set_topic(self, topic: str, leaders: list[tuple[int, int]]) -> None:
-        """The leader and epoch of each partition, -1 where there is none."""
+    def set_topic(self, topic: str, leaders: list[tuple[int, int]], is_anew: bool = False) -> None:
+        """The leader and epoch of each partition, -1 where there is none.
+
+        A topic has as many partitions as before or more, unless it was made anew: what waits for those that are gone is
+        left to its time. Whatever brokers knew of our sequences there they do not know any more.
+        """
         with self._lock:
             found = self._topics.get(topic)
             if found is None:
@@ -362,6 +368,13 @@ class Accumulator:
                 self._topics[topic] = found
             while len(found.queues) < len(leaders):
                 found.queues.append(PartitionQueue(topic, len(found.queues)))
+            if is_anew:
+                found.count = 0
+                found.sticky = -1
+                for queue in found.queues:
+                    queue.leader = NO_LEADER
+                    queue.is_established = False
+            found.count = max(found.count, len(leaders))
             available: list[PartitionQueue] = []
             for at, (leader, epoch) in enumerate(leaders):
                 queue = found.queues[at]

@@ -34,6 +34,10 @@ _KNOWN: Final = frozenset({*COLUMNS, "timestamp_type"})
 _UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _SPAN: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")
 _FORMS: Final = ("arrow", "pandas", "polars")
+_TOPIC_WAIT_MS: Final = 5000
+"""How long a topic that nobody knows of is waited for: it may have been made just now, or be misspelled."""
+_LOOK_MS: Final = 100.0
+"""How often positions are looked at while nothing comes: the last offsets of a partition may hold no records."""
 
 
 def check_columns(columns: Iterable[str]) -> tuple[str, ...]:
@@ -41,6 +45,8 @@ def check_columns(columns: Iterable[str]) -> tuple[str, ...]:
     for name in names:
         if name not in _KNOWN:
             raise InvalidOptionError(f"columns has {name!r}; there are {', '.join((*COLUMNS, 'timestamp_type'))}")
+        if names.count(name) > 1:
+            raise InvalidOptionError(f"columns has {name!r} {names.count(name)} times")
     return names
 
 
@@ -108,13 +114,14 @@ def read_topic(
     until_ms = None if until is None else int(until * 1000)
     fetched = names if until_ms is None or "timestamp" in names else (*names, "timestamp")
     options.setdefault("enable_auto_commit", False)
+    options.setdefault("allow_auto_create_topics", False)
     with Consumer(**options) as consumer:
-        known = consumer.partitions_for(topic, timeout_ms)
+        known = consumer.partitions_for(topic, min(timeout_ms, _TOPIC_WAIT_MS))
         wanted = [TopicPartition(topic, number) for number in (known if partitions is None else partitions)]
         for tp in wanted:
             if tp.partition not in known:
                 raise UnknownTopicOrPartitionError("there is no such partition", topic=topic, partition=tp.partition)
-        batches = _read(consumer, wanted, since_ms, fetched, timeout_ms)
+        batches = _read(consumer, wanted, since_ms, fetched, timeout_ms) if wanted else []
     return _shape(batches, names, fetched, until_ms, as_)
 
 
@@ -152,15 +159,20 @@ def _read(
     batches = []
     needs_offset = columns if {"partition", "offset"} <= set(columns) else (*columns, "partition", "offset")
     unread = dict(ends)
+    positions: dict[TopicPartition, int] = {}
+    last_s = time.monotonic()
     while left:
-        came = consumer.fetch_arrow(timeout_ms, columns=dict.fromkeys(needs_offset))
+        came = consumer.fetch_arrow(min(timeout_ms, _LOOK_MS), columns=dict.fromkeys(needs_offset))
         for batch in came:
             tp = TopicPartition(topic, batch.column("partition")[0].as_py())
             batches.append(_up_to(batch, unread[tp]).select(list(columns)))
-        done = {tp for tp in left if consumer.position(tp) >= ends[tp]}
+        before, positions = positions, {tp: consumer.position(tp) for tp in left}
+        done = {tp for tp in left if positions[tp] >= ends[tp]}
         left -= done
         consumer.pause(*done)
-        if not came and not done:
+        if came or positions != before:
+            last_s = time.monotonic()
+        elif time.monotonic() - last_s >= timeout_ms / 1000:
             raise error_for(
                 7, f"nothing came of {len(left)} partitions within {timeout_ms:g} ms", topic=wanted[0].topic
             )

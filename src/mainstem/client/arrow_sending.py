@@ -15,6 +15,7 @@ from mainstem.client.accumulator import Partitioner
 from mainstem.client.batches import ProducerBatch
 from mainstem.client.errors import InvalidPartitionsError, SerializationError
 from mainstem.client.partitioner import partitions_for_keys
+from mainstem.client.serializers import check_place
 from mainstem.protocol.batch import HEADER_BYTES, BatchView
 from mainstem.protocol.columns import byte_column, encode_columns
 from mainstem.protocol.compression import CODEC_NAMES
@@ -41,11 +42,11 @@ async def send_table(
 
     if isinstance(table, pa.RecordBatch):
         table = pa.Table.from_batches([table])
-    unknown = [name for name in table.column_names if name not in COLUMNS]
-    if unknown:
-        raise SerializationError(f"the table has a column {unknown[0]!r}; columns are {', '.join(COLUMNS)}")
-    if "key" not in table.column_names and "value" not in table.column_names:
-        raise SerializationError("the table has neither a column 'key' nor a column 'value'")
+    if not isinstance(table, pa.Table):
+        raise SerializationError(f"a {type(table).__name__} is no pyarrow.Table; pyarrow.Table.from_… makes one of it")
+    if partition is not None:
+        check_place(topic or "", partition, None)
+    table = _checked(table)
     sent: list[ProducerBatch] = []
     for name, rows in _by_topic(table, topic):
         for chunk in _chunks(rows):
@@ -56,6 +57,67 @@ async def send_table(
         if error is not None:
             raise error
     return len(table)
+
+
+def _checked(table: Any) -> Any:
+    """The table with columns of types that can be sent; SerializationError where that cannot be."""
+    import pyarrow as pa
+
+    names = table.column_names
+    for name in names:
+        if name not in COLUMNS:
+            raise SerializationError(f"the table has a column {name!r}; columns are {', '.join(COLUMNS)}")
+        if names.count(name) > 1:
+            raise SerializationError(f"the table has {names.count(name)} columns {name!r}")
+    if "key" not in names and "value" not in names:
+        raise SerializationError("the table has neither a column 'key' nor a column 'value'")
+    is_of = pa.types
+    for at, name in enumerate(names):
+        kind = table.schema.field(at).type
+        if name in ("key", "value", "topic"):
+            inner = kind.value_type if is_of.is_dictionary(kind) else kind
+            if not (_is_bytes(inner) or is_of.is_null(kind)):
+                raise SerializationError(f"column {name!r} is {kind}; it is bytes or strings: cast or serialize it")
+            if inner is not kind or is_of.is_string_view(kind) or is_of.is_binary_view(kind):
+                plain = pa.large_string() if name == "topic" else pa.large_binary()
+                table = table.set_column(at, name, table[name].cast(plain))
+        elif name == "timestamp" and not (is_of.is_integer(kind) or is_of.is_timestamp(kind) or is_of.is_null(kind)):
+            raise SerializationError(f"column {name!r} is {kind}; it is milliseconds or an Arrow timestamp")
+        elif name == "partition" and not (is_of.is_integer(kind) or is_of.is_null(kind)):
+            raise SerializationError(f"column {name!r} is {kind}; it is whole numbers")
+        elif name == "headers":
+            _check_headers(kind)
+    return table
+
+
+def _is_bytes(kind: Any) -> bool:
+    from pyarrow import types
+
+    return any(
+        is_one(kind)
+        for is_one in (
+            types.is_binary,
+            types.is_large_binary,
+            types.is_fixed_size_binary,
+            types.is_binary_view,
+            types.is_string,
+            types.is_large_string,
+            types.is_string_view,
+        )
+    )
+
+
+def _check_headers(kind: Any) -> None:
+    from pyarrow import types
+
+    if types.is_map(kind):
+        fields = {"key": kind.key_type, "value": kind.item_type}
+    elif (types.is_list(kind) or types.is_large_list(kind)) and types.is_struct(kind.value_type):
+        fields = {each.name: each.type for each in kind.value_type}
+    else:
+        fields = {}
+    if set(fields) != {"key", "value"} or not all(_is_bytes(each) or types.is_null(each) for each in fields.values()):
+        raise SerializationError(f"column 'headers' is {kind}; it is list<struct<key: string, value: binary>>")
 
 
 def _by_topic(table: Any, topic: str | None) -> Iterator[tuple[str, Any]]:
@@ -114,7 +176,7 @@ def _sorted_by_partition(producer: AsyncProducer, topic: str, rows: Any, has_key
     else:
         chosen = np.full(len(rows), keyless, np.int32)
     if "partition" in rows.column_names:
-        given = rows["partition"].cast("int32").combine_chunks()
+        given = rows["partition"].cast("int64").combine_chunks()
         chosen = np.where(given.is_valid(), given.fill_null(0), chosen)
     lowest, highest = int(chosen.min()), int(chosen.max())
     if lowest < 0 or highest >= count:
@@ -138,16 +200,19 @@ async def _encode_and_add(
 ) -> None:
     names = rows.column_names
     options = producer.options
-    batches = encode_columns(
-        rows["key"] if "key" in names else None,
-        rows["value"] if "value" in names else None,
-        rows["timestamp"] if "timestamp" in names else None,
-        rows["headers"] if "headers" in names else None,
-        timestamp=producer.now_ms(),
-        codec=CODEC_NAMES.index(options.compression_type),
-        level=producer.compression_level,
-        max_batch_bytes=min(options.max_request_size, BATCH_BYTES),
-    )
+    try:
+        batches = encode_columns(
+            rows["key"] if "key" in names else None,
+            rows["value"] if "value" in names else None,
+            rows["timestamp"] if "timestamp" in names else None,
+            rows["headers"] if "headers" in names else None,
+            timestamp=producer.now_ms(),
+            codec=CODEC_NAMES.index(options.compression_type),
+            level=producer.compression_level,
+            max_batch_bytes=min(options.max_request_size, BATCH_BYTES),
+        )
+    except ValueError as error:
+        raise SerializationError(str(error), topic=topic) from error
     for data in batches:
         view = BatchView(data, 0)
         where = producer.accumulator.next_sticky(topic) if partition is None else partition

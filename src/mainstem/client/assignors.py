@@ -26,7 +26,7 @@ from struct import Struct
 from struct import error as StructError  # noqa: N812 (a class that is not named like one)
 from typing import Final
 
-from mainstem.client.sticky import stick
+from mainstem.client.sticky import rightful_owners, stick
 from mainstem.client.types import TopicPartition
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.messages.consumer_protocol import (
@@ -259,12 +259,16 @@ def assign_sticky(partition_counts: Mapping[str, int], subscriptions: Mapping[st
 def assign_cooperative(partition_counts: Mapping[str, int], subscriptions: Mapping[str, Subscription]) -> Assignment:
     claims = {member: _cooperative_claim(subscription) for member, subscription in subscriptions.items()}
     assignment = stick(partition_counts, {member: each.topics for member, each in subscriptions.items()}, claims)
-    owners: dict[TopicPartition, set[str]] = {}
+    rightful = rightful_owners(claims)
+    holders: dict[TopicPartition, set[str]] = {}
     for member, subscription in subscriptions.items():
         for partition in subscription.owned:
-            owners.setdefault(partition, set()).add(member)
+            holders.setdefault(partition, set()).add(member)
     for member, partitions in assignment.items():
-        assignment[member] = [each for each in partitions if not owners.get(each, set()) - {member}]
+        # Who has it by right keeps it, whoever else still believes to have it.
+        assignment[member] = [
+            each for each in partitions if rightful.get(each) == member or not holders.get(each, set()) - {member}
+        ]
     return assignment
 
 

@@ -22,6 +22,7 @@ from mainstem.client.errors import (
     error_for,
 )
 from mainstem.client.lanes import Lane
+from mainstem.client.options import INT32_MAX
 from mainstem.client.types import OffsetAndMetadata, TopicPartition
 from mainstem.protocol.api import ApiKey
 from mainstem.protocol.errors import ErrorCode
@@ -81,7 +82,13 @@ class Coordinator:
             self.forget()
         return error
 
-    async def retrying(self, attempt: Callable[[BrokerConnection], Awaitable[T]], timeout_ms: float, what: str) -> T:
+    async def retrying(
+        self,
+        attempt: Callable[[BrokerConnection], Awaitable[T]],
+        timeout_ms: float,
+        what: str,
+        retries: int = INT32_MAX,
+    ) -> T:
         async def once() -> T:
             connection = await self.connection()
             try:
@@ -90,7 +97,7 @@ class Coordinator:
                 self.forget()
                 raise
 
-        return await self._cluster.retrying(once, timeout_ms, f"{what} of group {self.group_id!r}")
+        return await self._cluster.retrying(once, timeout_ms, f"{what} of group {self.group_id!r}", retries)
 
 
 class Commits:
@@ -100,7 +107,9 @@ class Commits:
         self.on_fenced: Callable[[KafkaError, GroupMetadata], None] = lambda error, who: None
         """Told when the coordinator does not know the member that committed."""
 
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: float) -> None:
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: float, retries: int = INT32_MAX
+    ) -> None:
         """Writes all of them or raises. CommitFailedError where others have the partitions now."""
         if not offsets:
             return
@@ -114,7 +123,7 @@ class Commits:
         async def attempt(connection: BrokerConnection) -> None:
             await self._commit_once(connection, offsets, who)
 
-        await self._coordinator.retrying(attempt, timeout_ms, "the commit")
+        await self._coordinator.retrying(attempt, timeout_ms, "the commit", retries)
 
     async def _commit_once(
         self, connection: BrokerConnection, offsets: Mapping[TopicPartition, OffsetAndMetadata], who: GroupMetadata

@@ -533,7 +533,9 @@ class AsyncConsumer:
         """Commits these offsets, or how far every partition has been given out. Returns when it is done."""
         self._check()
         limit_ms = self.options.default_api_timeout_ms if timeout_ms is None else timeout_ms
-        await self._need_commits().commit(self._to_commit(offsets), limit_ms)
+        commits = self._need_commits()
+        self._supersede_automatic_commit()
+        await commits.commit(self._to_commit(offsets), limit_ms)
 
     def _to_commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None
@@ -592,18 +594,28 @@ class AsyncConsumer:
             self._committing = self._cluster.spawn(self._commit_beside(offsets), "automatic commit")
 
     async def _commit_beside(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
+        """One try, as in Java: a later one is of the positions of then, never of these."""
         try:
-            await self._need_commits().commit(offsets, self.options.default_api_timeout_ms)
+            await self._need_commits().commit(offsets, self.options.default_api_timeout_ms, retries=0)
         except KafkaError as error:
             log.warning("automatic commit: %s", error)
             if error.retriable:
                 self._next_commit_s = self._time() + self.options.retry_backoff_ms / 1000
         finally:
+            if self._committing is asyncio.current_task():
+                self._committing = None
+
+    def _supersede_automatic_commit(self) -> None:
+        """Before another commit: one that is under way and came after it would set the group back."""
+        if self._committing is not None:
+            self._committing.cancel()
             self._committing = None
+            self._next_commit_s = self._time()  # what it may have left undone
 
     async def _commit_before_revoking(self) -> None:
         if not self.options.enable_auto_commit or self._commits is None:
             return
+        self._supersede_automatic_commit()
         try:
             await self._commits.commit(self._consumed(), self.options.default_api_timeout_ms)
         except KafkaError as error:

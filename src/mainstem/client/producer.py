@@ -61,6 +61,7 @@ class AsyncProducer:
         self._asking_for_id = False
         self._room: list[asyncio.Future[None]] = []
         self._activity: dict[str, int] = {}
+        self._topic_ids: dict[str, bytes] = {}
         self._closed = False
         self.accumulator = Accumulator(
             batch_size=self.options.batch_size,
@@ -444,11 +445,13 @@ class AsyncProducer:
         _, cluster = self._loop, self._cluster
         assert cluster is not None
         for name, info in cluster.cache.topics.items():
-            count = max(self.accumulator.partitions_of(name), max(info.partitions, default=-1) + 1)
             known = info.partitions
-            self.accumulator.set_topic(
-                name, [(known[at].leader, known[at].epoch) if at in known else (-1, -1) for at in range(count)]
-            )
+            is_anew = self._topic_ids.get(name, info.topic_id) != info.topic_id
+            self._topic_ids[name] = info.topic_id
+            # Less partitions than before are told by a broker that lags behind, unless it is another topic.
+            count = max(0 if is_anew else self.accumulator.partitions_of(name), max(known, default=-1) + 1)
+            leaders = [(known[at].leader, known[at].epoch) if at in known else (-1, -1) for at in range(count)]
+            self.accumulator.set_topic(name, leaders, is_anew)
             activity = self.accumulator.activity(name)
             if activity != self._activity.get(name):
                 self._activity[name] = activity

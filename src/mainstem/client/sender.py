@@ -62,6 +62,7 @@ class Transactions(Protocol):
     def is_v2(self) -> bool: ...
     def may_send(self, queue: PartitionQueue) -> bool: ...
     def batch_failed(self, batch: ProducerBatch, error: KafkaError) -> None: ...
+    def sequence_lost(self) -> None: ...
 
 
 class _Request:
@@ -490,6 +491,8 @@ class Sender:
             assert queue is not None
             if self._idempotence is not None:
                 self._idempotence.given_up(queue, batch)
+            if self.transactions is not None and batch.has_sequence:
+                self.transactions.sequence_lost()
             self._accumulator.release(batch)
             batch.fail(error)
         self.on_room()

@@ -20,6 +20,21 @@ Claims = Mapping[str, tuple[Sequence[TopicPartition], int]]
 """What each member says it owns, and the generation in which it got that."""
 
 
+def rightful_owners(claims: Claims) -> dict[TopicPartition, str]:
+    """Whose each partition is by what the members claim; those that nobody has a right to are left out."""
+    latest: dict[TopicPartition, int] = {}
+    owners: dict[TopicPartition, str | None] = {}
+    for member, (mine, generation) in claims.items():
+        for partition in dict.fromkeys(mine):
+            known = latest.get(partition)
+            if known is None or generation > known:
+                latest[partition] = generation
+                owners[partition] = member
+            elif generation == known:
+                owners[partition] = None
+    return {partition: member for partition, member in owners.items() if member is not None}
+
+
 def stick(
     partition_counts: Mapping[str, int], topics: Mapping[str, Sequence[str]], claims: Claims
 ) -> dict[str, list[TopicPartition]]:
@@ -39,7 +54,7 @@ def _deal_evenly(
     partitions = [
         TopicPartition(topic, number) for topic in sorted(readable) for number in range(partition_counts.get(topic, 0))
     ]
-    owned = _settle_for_equals(partitions, members, claims)
+    owned = _kept_by_equals(partitions, members, claims)
     share, rest = divmod(len(partitions), max(1, len(members)))
     assignment: dict[str, list[TopicPartition]] = {}
     below: deque[str] = deque()
@@ -67,25 +82,16 @@ def _deal_evenly(
     return assignment
 
 
-def _settle_for_equals(
+def _kept_by_equals(
     partitions: Sequence[TopicPartition], members: Sequence[str], claims: Claims
 ) -> dict[str, list[TopicPartition]]:
-    """What each member owned and may keep. Of those who disagree only the members of the last generation count."""
+    """What each member owned and may keep."""
     existing = frozenset(partitions)
-    newest = max((generation for _, generation in claims.values()), default=-1)
-    claimed: dict[TopicPartition, str | None] = {}
-    for member in members:
-        mine, generation = claims[member]
-        if generation == newest:
-            for partition in dict.fromkeys(mine):
-                if partition in existing:
-                    claimed[partition] = None if partition in claimed else member
-    owned: dict[str, list[TopicPartition]] = {member: [] for member in members}
-    for member in members:
-        for partition in dict.fromkeys(claims[member][0]):
-            if claimed.get(partition) == member:
-                owned[member].append(partition)
-    return owned
+    owners = rightful_owners(claims)
+    return {
+        member: [tp for tp in dict.fromkeys(claims[member][0]) if tp in existing and owners.get(tp) == member]
+        for member in members
+    }
 
 
 class _General:

@@ -9,7 +9,7 @@
 
 Two protocols, chosen by the finalized feature `transaction.version` (KIP-890):
 - before 2, each partition and group is added to the transaction before anything is written to it, and an aborted
-  transaction that lost a batch is followed by asking for a new epoch (KIP-360);
+  transaction that lost a batch, or dropped one that had been sent, is followed by asking for a new epoch (KIP-360);
 - from 2 on, writing adds them, and the end of a transaction answers with a new epoch.
 
 Sending and its waits are the sender's and the producer's; here is what the coordinator is told, in what order.
@@ -141,6 +141,10 @@ class TransactionManager:
         """A record of the transaction could not be written: it cannot be committed any more."""
         self._bump_needed = True
         self._fail(error, is_from_coordinator=False)
+
+    def sequence_lost(self) -> None:
+        """A batch that was sent before is dropped with its transaction: the next one needs an epoch of its own."""
+        self._bump_needed = True
 
     def _fail(self, error: KafkaError, *, is_from_coordinator: bool) -> None:
         is_fatal = error.code in _FATAL and (

@@ -565,6 +565,8 @@ def _header_column(array: Any) -> HeaderColumn:
     array = _one_chunk(array)
     starts = array.offsets.cast(pa.int64())
     keys, values = array.values.flatten()
+    if not pa.types.is_map(array.type) and array.values.type.field(0).name == "value":
+        keys, values = values, keys  # a struct's fields have names, and no order that would say anything
     start_bytes = starts.buffers()[1].slice(8 * starts.offset, 8 * len(starts)).to_pybytes()
     return HeaderColumn(start_bytes, _valid_bytes(array), byte_column(keys), byte_column(values))
 

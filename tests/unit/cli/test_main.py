@@ -125,3 +125,12 @@ def test_a_traceback_is_there_for_who_asks_for_it(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("MAINSTEM_DEBUG", "1")
     with pytest.raises(NoBrokersAvailableError):
         main(["topics", "list", "-b", "127.0.0.1:1"])
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_whoever_closes_a_stream_before_gets_the_same_exit_code(closed: str) -> None:
+    """A socket would be given its number, and be taken for the stream."""
+    command = f"exec {sys.executable} -m mainstem topics list --bootstrap 127.0.0.1:1 {closed}"
+    done = subprocess.run(["sh", "-c", command], env=ENVIRONMENT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 3, done.stderr
+    assert "Traceback" not in done.stderr

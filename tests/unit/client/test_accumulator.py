@@ -307,3 +307,30 @@ def test_a_split_batch_keeps_its_records_sequences_and_futures() -> None:
     assert values == [b"%050d" % at for at in range(20)]
     assert [future.result().offset for future in futures[:7]] == [0, 1, 2, 3, 4, 1000, 1001]
     assert told == [futures[19].result().offset]
+
+
+@pytest.mark.parametrize("leader", [1, -1])
+def test_a_topic_made_anew_with_less_partitions_gets_nothing_for_those_that_are_gone(leader: int) -> None:
+    clock = Clock()
+    accumulator = make(clock, partitions=8)
+    keys = [b"%d" % number for number in range(50)]
+    assert max(append(accumulator, key=key, partition=-1).partition for key in keys) == 7
+    for queue in accumulator.queues():
+        queue.is_established = True
+    accumulator.set_topic("t", [(leader, 0)] * 2, is_anew=True)
+    assert accumulator.partitions_of("t") == 2
+    assert {append(accumulator, key=key, partition=-1).partition for key in keys} == {0, 1}
+    assert append(accumulator, partition=-1).partition in (0, 1)
+    assert accumulator.append("t", 2, None, b"v", -1, None) is None
+    # Brokers know nothing of our sequences there: the first batch goes alone.
+    assert not any(queue.is_established for queue in accumulator.queues())
+    # What was taken for the others waits for its time to be up.
+    gone = [queue for queue in accumulator.queues() if queue.partition >= 2]
+    assert any(queue.batches for queue in gone)
+    assert all(queue.leader < 0 for queue in gone)
+
+
+def test_a_broker_that_lags_behind_takes_no_partitions_away() -> None:
+    accumulator = make(Clock(), partitions=8)
+    accumulator.set_topic("t", [(1, 0)] * 2)
+    assert accumulator.partitions_of("t") == 8

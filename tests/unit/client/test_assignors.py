@@ -153,6 +153,43 @@ def test_a_partition_that_two_claim_in_one_generation_is_nobodys() -> None:
     check({"t": 4}, members, assign_sticky({"t": 4}, members))
 
 
+@pytest.mark.parametrize("assign", [assign_sticky, assign_cooperative])
+def test_a_member_that_missed_a_generation_keeps_what_nobody_claimed_since(assign: Assign) -> None:
+    members = {"m0": owning("t", "t0 t1 t2", 3), "m1": owning("t", "t2 t3", 4), "m2": owning("t", "", -1)}
+    given = assign({"t": 6}, members)
+    assert given["m0"] == tps("t0 t1")
+    assert given["m1"] == tps("t2 t3")
+    assert given["m2"] == tps("t4 t5")
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whatever_members_claim_each_partition_has_one_owner_and_soon(seed: int) -> None:
+    """Of any generation, twice, of partitions that are not there: nothing is given to two, or to nobody for good."""
+    rng = random.Random(seed)
+    counts = {"a": rng.randrange(1, 6), "b": rng.randrange(1, 6)}
+    there = [TopicPartition(topic, number) for topic, count in counts.items() for number in range(count)]
+    members: dict[str, Subscription] = {}
+    for number in range(rng.randrange(1, 6)):
+        topics = rng.choice([["a", "b"], ["a", "b"], ["a"], ["b"]])
+        owned = [tp for tp in rng.choices(there, k=rng.randrange(6)) if tp.topic in topics] + tps("a9") * rng.randrange(
+            2
+        )
+        generation = rng.randrange(-1, 4)
+        members[f"m{number}"] = Subscription(topics, owned, generation, sticky_user_data(owned, generation))
+    readable = sorted(tp for tp in there if any(tp.topic in each.topics for each in members.values()))
+    assert sorted(tp for mine in assign_sticky(counts, members).values() for tp in mine) == readable
+    for generation in (5, 6, 7):
+        given = assign_cooperative(counts, members)
+        flat = sorted(tp for mine in given.values() for tp in mine)
+        assert len(flat) == len(set(flat))
+        for tp in flat:
+            (reader,) = (member for member, mine in given.items() if tp in mine)
+            holders = {member for member, each in members.items() if tp in each.owned}
+            assert reader in holders or not holders
+        members = with_owned(members, given, generation)
+    assert flat == readable
+
+
 def test_cooperative_gives_nothing_that_another_still_owns() -> None:
     members = {"m1": owning("t", "t0 t1 t2 t3"), "m2": owning("t", "", -1)}
     first = assign_cooperative({"t": 4}, members)
