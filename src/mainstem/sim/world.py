@@ -82,6 +82,8 @@ TIMEOUTS_ARE_OVER_MS: Final = 20_000_000
 LIVENESS_S: Final = 60.0
 A_DAY_MS: Final = 86_400_000
 """How long a broker remembers a silent producer, if nobody says otherwise."""
+COLD_SHARE: Final = 0.25
+"""Of the runs, how many read from the disk what is not in the kernel's cache."""
 
 
 class Result:
@@ -115,6 +117,7 @@ class World:
         self.disk.make_directories("/")
         self.process = BrokerProcess(
             str(seed), self.scheduler, self.network, self.disk, self._config(rng), self.trace, self.count
+        self.disk.is_cold = self._cold_reads()
         )
         self.process.transaction_version = self.txn_shape.level
         self.process.clock.skew_ms = rng.choice((0, 0, -600_000, -3_000, 5_000, 300_000))
@@ -212,6 +215,21 @@ class World:
     def _config(self, rng: Random) -> BrokerConfig:
         settings = {
             "process.roles": "broker,controller",
+    def _cold_reads(self) -> Callable[[str, int, int], bool] | None:
+        """In some runs the kernel has let pages go: who reads them waits in a thread, and all goes on meanwhile."""
+        rng = Random(f"{self.seed}:cold")
+        if rng.random() >= COLD_SHARE:
+            return None
+        share = rng.choice((0.05, 0.3, 1.0))
+
+        def is_cold(path: str, position: int, size: int) -> bool:
+            if rng.random() >= share:
+                return False
+            self.count("S12 cold read")
+            return True
+
+        return is_cold
+
             "node.id": "1",
             "listeners": "PLAINTEXT://broker:9092,CONTROLLER://broker:9093",
             "controller.listener.names": "CONTROLLER",
