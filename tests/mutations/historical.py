@@ -31,13 +31,15 @@ from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.records import iterate_records
 from mainstem.sim.loop import ProcessDied
 from mainstem.sim.world import TRANSACTIONAL_EVERY
-from mainstem.storage import batch_filter, checkpoint, cleaner, cleaning, log_directory
+from mainstem.storage import batch_filter, checkpoint, cleaner, cleaning, log_directory, recovery
 from mainstem.storage.clean_shutdown import NAME, UNCLEAN, parse_marker
 from mainstem.storage.errors import StorageError
 from mainstem.storage.flushing import FlushJob
 from mainstem.storage.log import Log
 from mainstem.storage.readable_log import ReadableLog
 from mainstem.storage.retention import count_over
+from mainstem.storage.segment import Segment
+from mainstem.storage.txn_index import TxnIndex
 
 Reached = Callable[[], None]
 Patch = Callable[[pytest.MonkeyPatch, Reached], None]
@@ -556,6 +558,81 @@ def _retention_takes_one_more(patch: pytest.MonkeyPatch, reached: Reached) -> No
     patch.setattr("mainstem.storage.log.count_over", count)
 
 
+def _aborted_values_count(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Our own: compaction takes an aborted record for a newer value of its key, and a committed one goes."""
+    begin_mapping = cleaning.Cleaning._begin_mapping
+
+    def begin(self: cleaning.Cleaning, batch: Any) -> int:
+        if not batch.is_control and self._tracker.is_aborted_data(batch):
+            reached()
+            return int(self._mapper.begin(batch, self._keys.latest_offset >= self.first_dirty))
+        return begin_mapping(self, batch)
+
+    patch.setattr(cleaning.Cleaning, "_begin_mapping", begin)
+
+
+def _all_aborts_are_listed(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Our own: a fetch lists aborted transactions that were over before it; readers leave out what came after them."""
+    collect_from = TxnIndex.collect_from
+
+    def collect(self: TxnIndex, file: Any, size: int, first: int, upper: int, found: list[Any], cached: bool) -> bool:
+        reached()
+        return collect_from(self, file, size, 0, upper, found, cached)
+
+    patch.setattr(TxnIndex, "collect_from", collect)
+
+
+def _offsets_are_never_unstable(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Our own: who asks for stable offsets is told what was before the transaction, while it is open (KIP-447)."""
+    fetch_offsets = Offsets.fetch
+
+    def fetch(self: Offsets, group_id: str, wanted: Any, require_stable: bool) -> Any:
+        reached()
+        return fetch_offsets(self, group_id, wanted, False)
+
+    patch.setattr(Offsets, "fetch", fetch)
+
+
+def _later_record_of_a_moment(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Our own: of records with one timestamp the time index points at the last, not at the first."""
+    index_written = Segment.index_written
+
+    def index(self: Segment, base_offset: int, last_offset: int, max_timestamp: int, position: int, size: int) -> None:
+        if self._max_timestamp_known and max_timestamp == self._max_timestamp:
+            reached()
+            self._max_timestamp_offset = last_offset
+        index_written(self, base_offset, last_offset, max_timestamp, position, size)
+
+    patch.setattr(Segment, "index_written", index)
+
+
+def _cuts_what_was_durable(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Our own: recovery cuts a log at the first bad batch wherever it lies, and makes a shorter log of it."""
+    recover_segment = recovery._Loader._recover_segment
+
+    def recover(self: Any, segment: Segment) -> bool:
+        durable, self.recovery_point = self.recovery_point, -1
+        is_cut = recover_segment(self, segment)
+        if is_cut and self.log_end < durable:
+            reached()
+            durable = self.log_end
+        self.recovery_point = durable
+        return bool(is_cut)
+
+    patch.setattr(recovery._Loader, "_recover_segment", recover)
+
+
+def _small_fetch_brings_nothing(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Our own: a fetch for fewer bytes than the first batch has brings nothing, for ever (KIP-74)."""
+    begin_read = ReadableLog.begin_read
+
+    def begin(self: ReadableLog, offset: int, max_bytes: int, upper_bound: int, min_one: bool = True) -> Any:
+        reached()
+        return begin_read(self, offset, max_bytes, upper_bound, False)
+
+    patch.setattr(ReadableLog, "begin_read", begin)
+
+
 def _of_transactions(bug: str, what: str, patch: Patch, invariants: tuple[str, ...], seeds_max: int) -> Mutation:
     """Looked for in the seeds that have transactions."""
     return Mutation(bug, what, patch, invariants, seeds_max, TRANSACTIONAL_EVERY - 1, TRANSACTIONAL_EVERY)
@@ -650,6 +727,12 @@ MUTATIONS = (
     _of_transactions("Redpanda #3036", "stable offset off by one", _stable_offset_off_by_one, TRANSACTIONS, 30),
     _of_transactions("nisshi #689", "no stable offset", _stable_offset_is_high_watermark, TRANSACTIONS, 30),
     Mutation("Redpanda #22670", "an idle producer is refused", _idle_producer_is_refused, ("T1",), 100),
+    _of_transactions("aborted values", "an aborted value counts", _aborted_values_count, ("C1", "T9"), 20),
+    _of_transactions("aborts listed", "aborts before a fetch are listed", _all_aborts_are_listed, ("poll-skip",), 20),
+    _of_transactions("unstable offsets", "no offset is unstable", _offsets_are_never_unstable, ("T9",), 20),
+    Mutation("rot", "what was durable is cut", _cuts_what_was_durable, ("D4",), 100),
+    Mutation("moments", "a moment's last record is found", _later_record_of_a_moment, ("D6 a moment",), 30),
+    Mutation("small fetches", "a small fetch brings nothing", _small_fetch_brings_nothing, ("P12 a fetch",), 5),
     Mutation("retention", "retention takes one segment more", _retention_takes_one_more, ("P1 what goes",), 30),
     Mutation("compaction and recovery", "a gap is taken for a loss", _recovery_point_not_written, ("D3", "P1"), 300),
 )

@@ -11,6 +11,8 @@ from mainstem.core.log.config import LogConfig
 from mainstem.protocol.batch import BatchView
 from mainstem.protocol.builder import BatchBuilder
 from mainstem.sim.checkers.appended_once import AppendedOnce
+from mainstem.sim.checkers.durable_stays import CHECKPOINT, DurableStays
+from mainstem.sim.checkers.times_are_found import NOT_FOUND, Answer, check
 from mainstem.sim.checkers.what_goes_is_due import WhatGoesIsDue
 from mainstem.sim.disk import SimDisk
 from mainstem.sim.ledger import Ledger, Violation
@@ -179,3 +181,38 @@ def test_what_clients_are_told_of_a_start_is_judged_too() -> None:
     broker: Any = SimpleNamespace(partitions=SimpleNamespace(get=lambda topic, index: run.partition))
     with pytest.raises(Violation, match="P1 what goes was due"):
         run.due.at_end(broker)
+
+
+def test_where_a_moment_is_may_move_on_while_somebody_asks_and_not_back() -> None:
+    check(PLACE, Answer(1000, found=5, before=5, after=5))
+    check(PLACE, Answer(1000, found=7, before=5, after=NOT_FOUND))
+    check(PLACE, Answer(1000, found=NOT_FOUND, before=NOT_FOUND, after=NOT_FOUND))
+    for wrong in (Answer(1000, 6, 5, 5), Answer(1000, 4, 5, 7), Answer(1000, NOT_FOUND, 5, 5), Answer(1000, 5, -1, -1)):
+        with pytest.raises(Violation, match="D6 a moment is found"):
+            check(PLACE, wrong)
+
+
+def test_a_damaged_log_may_be_left_alone_and_never_be_cut_below_its_recovery_point() -> None:
+    run = Run()
+    disk = run.world.disk = SimDisk(Random(0))
+    run.world.written.recovered = {}
+    disk.make_directory("/data")
+    file = disk.open(f"/data{CHECKPOINT}", create=True)
+    file.write_at(0, [b"0\n2\nlog 0 7\nlog 1 9\n"])
+    durable = DurableStays(run.world)
+    durable.starting()
+    run.world.ledger.damage(PLACE)
+    broker: Any = None
+    run.world.written.recovered[PLACE] = 7
+    durable.served(broker)
+    run.world.written.recovered[PLACE] = 6
+    with pytest.raises(Violation, match="D4 what was durable is never cut"):
+        durable.served(broker)
+    del run.world.written.recovered[PLACE]
+    durable.served(broker)
+    assert run.counts["damaged log left alone"] == 1
+    file.truncate(0)  # whoever forgets the recovery point is no better off for it
+    durable.starting()
+    run.world.written.recovered[PLACE] = 6
+    with pytest.raises(Violation, match="D4 what was durable is never cut"):
+        durable.served(broker)

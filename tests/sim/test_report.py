@@ -1,11 +1,16 @@
 """What a campaign tells: how it gets on, and of a failed seed why, what happened last, and how to see it again."""
 
 import re
+from collections import Counter
 from random import Random
 
+import pytest
+
+from mainstem.sim import __main__ as sim_main
 from mainstem.sim.__main__ import progress, report
 from mainstem.sim.ledger import Violation
 from mainstem.sim.loop import Scheduler
+from mainstem.sim.nemesis import EXPECTED, REACHED
 from mainstem.sim.trace import Trace
 from mainstem.sim.world import World
 
@@ -48,3 +53,29 @@ def test_what_turned_a_run_is_not_buried_under_what_went_well() -> None:
 def test_a_campaign_says_how_far_it_is_how_fast_and_how_long_it_will_take() -> None:
     line = progress(done=1500, seeds=20_000, failed=2, seconds=300.0)
     assert re.fullmatch(r"1500/20000 seeds, 2 failed, 5\.0 a second, 1:01:40 to go", line)
+
+
+@pytest.mark.parametrize("left_out", ["", "N3 overtaken", "S12 cold read", "log given up"])
+def test_a_campaign_in_which_something_never_happened_fails(
+    left_out: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counts = Counter(dict.fromkeys((*EXPECTED, *REACHED), 1))
+    del counts[left_out]
+    monkeypatch.setattr(sim_main, "campaign", lambda first, seeds, jobs: (counts, []))
+    assert sim_main._campaign(0, 200, 1) == (1 if left_out else 0)
+    told = capsys.readouterr().out
+    assert ("these never happened" in told) == bool(left_out)
+    assert left_out in told
+
+
+def test_what_is_counted_of_a_run_is_what_happened_in_it() -> None:
+    """Nobody's injector can be taken out and its name still be counted: with no faults there are none."""
+    world = World(4)
+    assert world.disk.is_cold is not None, "take another seed that has cold reads"
+    world.disk.is_cold = None
+    world.nemesis.kinds = []
+    counts = world.run().counts
+    of_every_run = {"N3 overtaken", "N12 back-pressure", "K1 skewed clock"}
+    faults = [name for name in EXPECTED if name[0] in "NXKS" and name[1].isdigit() and name not in of_every_run]
+    assert len(faults) > 30
+    assert [name for name in faults if counts[name]] == []

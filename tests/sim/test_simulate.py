@@ -70,6 +70,7 @@ def test_a_failing_check_is_reported_with_its_seed_and_story() -> None:
     with pytest.raises(SimulationFailed, match=r"seed 7: the check failed\n  ValueError: not what I wanted") as failure:
         simulate({"worker": work}, topics={}, check=check, seeds=[7])
     assert "worker: was here" in str(failure.value)
+    assert str(failure.value).endswith("replay it with: simulate(..., seeds=[7])")
     assert isinstance(failure.value.__cause__, ValueError)
 
 

@@ -14,11 +14,12 @@ from mainstem.protocol.builder import BatchBuilder
 from mainstem.protocol.control import EndMarker, build_end_marker
 from mainstem.sim.checkers.ids_are_known import IdsAreKnown
 from mainstem.sim.checkers.markers_are_decisions import MarkersAreDecisions
-from mainstem.sim.checkers.markers_outlive import _ends
+from mainstem.sim.checkers.markers_outlive import ends_of
 from mainstem.sim.checkers.no_hanging_transactions import NoHangingTransactions
 from mainstem.sim.checkers.old_epochs_are_over import OldEpochsAreOver
 from mainstem.sim.checkers.producer_ids_rotate import ProducerIdsRotate
 from mainstem.sim.checkers.producers_are_known import ProducersAreKnown
+from mainstem.sim.committed import check_given, committed_between
 from mainstem.sim.ledger import Ledger, Violation
 from mainstem.sim.txn_ledger import TxnLedger
 from mainstem.sim.txn_logs import TxnLogs
@@ -233,7 +234,37 @@ def test_each_batch_has_the_marker_of_its_own_transaction() -> None:
     for offset, batch in enumerate((data(0), marker(1, True), data(1), marker(2, False), data(2))):
         # The base offset comes first in a batch.
         written.append(BatchView(offset.to_bytes(8, "big") + batch[8:], 0))
-    assert _ends(written) == {0: (1, True), 2: (3, False)}
+    assert ends_of(written) == {0: (1, True), 2: (3, False)}
+
+
+def test_what_a_reader_must_be_given_is_told_by_the_markers() -> None:
+    def at(offset: int, batch: bytes) -> BatchView:
+        return BatchView(offset.to_bytes(8, "big") + batch[8:], 0)
+
+    written = [at(0, data(0)), at(1, marker(1, True)), at(2, data(1)), at(3, marker(2, False)), at(4, data(2))]
+    written.append(at(5, marker(3, True)))
+    assert committed_between(written, 0, 6) == [(0, b"value"), (4, b"value")]
+    assert committed_between(written, 1, 4) == []
+    assert committed_between(written, 4, 5) == [(4, b"value")], "its marker lies behind what was read"
+
+
+def test_a_poll_that_skips_or_shows_too_much_is_noticed() -> None:
+    world = _world()
+    world.process.life = 3
+    world.is_keyed = lambda topic: topic == "txnkeyed"
+    world.written = SimpleNamespace(
+        find=lambda place: SimpleNamespace(
+            is_known=True, batches=[BatchView(data(0), 0), BatchView((1).to_bytes(8, "big") + marker(1, True)[8:], 0)]
+        )
+    )
+    check_given(world, PLACE, 0, 2, [(0, b"value")], 3, "")
+    with pytest.raises(Violation, match=r"^poll-skip"):
+        check_given(world, PLACE, 0, 2, [], 3, "")
+    with pytest.raises(Violation, match=r"^int-G1a"):
+        check_given(world, PLACE, 1, 2, [(0, b"value")], 3, "int-")
+    check_given(world, PLACE, 0, 2, [], 2, "")  # of an earlier life
+    check_given(world, ("txnkeyed", 0), 0, 2, [], 3, "")  # compacted, perhaps
+    assert world.counts["committed poll checked"] == 1
 
 
 EXPIRATION_MS = 1000

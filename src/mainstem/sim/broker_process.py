@@ -72,6 +72,8 @@ class BrokerProcess:
         self.markers_in: Callable[[Iterable[Whose]], int] = lambda whose: 0
         """How many markers of these have been written."""
         self.died_of: str = ""
+        self.on_start: Callable[[], None] = lambda: None
+        """Called before each start, when the disk is as the start will find it."""
         self.on_served: Callable[[Broker], None] = lambda broker: None
         """Called when a start is through, before any client is answered by it."""
         self.on_death: Callable[[str], None] = lambda how: None
@@ -112,6 +114,7 @@ class BrokerProcess:
         self.start_error = None
         self.broker = None
         self._trace("start", self.life)
+        self.on_start()
         loop = make_loop(self._scheduler, Random(f"{self._seed}:threads:{self.life}"), self.name, self._network)
         loop.life = self.life
         loop.after_step = self.after_step

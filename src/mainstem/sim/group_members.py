@@ -230,14 +230,21 @@ def commit_request(
 
 async def fetch_committed(client: SimClient, group: str, topic: str, partition: int) -> int | None:
     """The committed offset, -1 where there is none; None where it cannot be told now."""
+    code, offset = await fetch_offset(client, group, topic, partition)
+    return offset if code is ErrorCode.NONE else None
+
+
+async def fetch_offset(
+    client: SimClient, group: str, topic: str, partition: int, *, require_stable: bool = False
+) -> tuple[ErrorCode, int]:
     wanted = [OffsetFetchRequestTopics(name=topic, partition_indexes=[partition])]
-    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=wanted)])
-    answer = await client.ask(request, 9, OffsetFetchResponse)
+    asked = OffsetFetchRequestGroup(group_id=group, topics=wanted)
+    answer = await client.ask(OffsetFetchRequest(groups=[asked], require_stable=require_stable), 9, OffsetFetchResponse)
     found = answer.groups[0]
     if found.error_code != ErrorCode.NONE:
-        return None
+        return ErrorCode(found.error_code), -1
     one = found.topics[0].partitions[0]
-    return one.committed_offset if one.error_code == ErrorCode.NONE else None
+    return ErrorCode(one.error_code), one.committed_offset
 
 
 async def find_coordinator(client: SimClient, group: str) -> ErrorCode:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 EXPECTED: Final = (
     "N2 delay",
+    "N3 overtaken",
     "N4 reset",
     "N5 answer lost",
     "N6 one-way cut",
@@ -45,6 +46,7 @@ EXPECTED: Final = (
     "C6 sequences began anew",
     "K1 skewed clock",
     "K2 clock jump",
+    "K2 clock set back",
     "K3 late timers",
     "S1 write fails",
     "S2 disk full",
@@ -59,6 +61,7 @@ EXPECTED: Final = (
     "S10 file cut short",
     "S11 misdirected write",
     "S12 slow disk",
+    "S12 cold read",
     "S13 directory gone",
     "cleaner checkpoint lost",
     "kernel wrote back",
@@ -99,6 +102,12 @@ REACHED: Final = (
     "group log replayed",
     "metadata replayed from a snapshot",
     "log given up",
+    "damaged log left alone",
+    "moment looked up",
+    "committed poll checked",
+    "unstable offset looked at",
+    "setting checked",
+    "newest of a transaction looked for",
     "producer began anew after a loss",
     "records deleted",
     "C5 copy appended after expiry",
@@ -283,7 +292,10 @@ class Nemesis:
         self.world.count("K2 clock jump")
         clock = self.world.process.clock
         wanted = clock.skew_ms + self.rng.choice((-600_000, -5_000, -2_000, 50, 70_000, 600_000, 3_000_000))
-        clock.jump(max(-1_500_000, min(wanted, 10_000_000)) - clock.skew_ms)
+        by_ms = max(-1_500_000, min(wanted, 10_000_000)) - clock.skew_ms
+        if by_ms < 0:
+            self.world.count("K2 clock set back")
+        clock.jump(by_ms)
         self.world.trace("clock", clock.skew_ms)
 
     def _late_timers(self) -> None:

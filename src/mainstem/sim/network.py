@@ -206,6 +206,8 @@ class Network:
         self._trace = trace
         self._count = count
         self._cut_until: dict[tuple[str, str], float] = {}
+        self._last_arrival = 0.0
+        """The latest at which anything that is on its way, or was, arrives."""
         self._ports = 40_000
         self._numbers = 0
 
@@ -314,6 +316,10 @@ class Network:
             arrival = max(pipe.last_arrival, self._arrival(source.loop.name, target.loop.name, self._scheduler.now))
             # A hair later than what went before: what is due at one instant has no order.
             pipe.last_arrival = arrival + 1e-9
+            if arrival < self._last_arrival:
+                self._count("N3 overtaken")  # what another connection was given before this
+            else:
+                self._last_arrival = arrival
             self._scheduler.at(arrival, partial(self._arrive, target, piece))
 
     def _arrive(self, target: SimTransport, piece: bytes) -> None:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from mainstem.broker.partition import Partition
 from mainstem.protocol.errors import ErrorCode
+from mainstem.sim.checkers.times_are_found import Answer
 from mainstem.sim.client import NoAnswer, SimClient
 from mainstem.sim.group_members import describe_state, fetch_committed, find_coordinator
 from mainstem.sim.ledger import Place, Violation
 from mainstem.sim.txn_workload import PLACES, fetch_committed_records
-from mainstem.sim.workloads import Records, read_all
+from mainstem.sim.workloads import Records, list_offset, read_all
 
 if TYPE_CHECKING:
     from mainstem.sim.world import World
@@ -25,6 +26,8 @@ class Observer:
         self.world = world
         self.finals: dict[Place, tuple[int, int, Records]] = {}
         """Start, end and records of each partition."""
+        self.times: dict[Place, list[Answer]] = {}
+        """Where some moments are in each partition, by what a client is told."""
         self.committed: dict[tuple[str, Place], int] = {}
         self.group_states: dict[str, str] = {}
         self.txn_finals: dict[Place, tuple[int, list[bytes]]] = {}
@@ -39,6 +42,7 @@ class Observer:
                 if (topic, partition) in self.world.ledger.damaged:
                     continue
                 self.finals[topic, partition] = await read_all(client, (topic, partition))
+                self.times[topic, partition] = await self._look_up_moments(client, (topic, partition))
         wanted = {(commit.group, commit.place): None for commit in self.world.groups.commits}
         for group, place in wanted:
             self.committed[group, place] = await self._fetch_committed(client, group, place)
@@ -46,6 +50,20 @@ class Observer:
         if self.world.is_transactional:
             await self.transactions_end()
             await self._read_committed(client)
+
+    async def _look_up_moments(self, client: SimClient, place: Place) -> list[Answer]:
+        broker = self.world.process.broker
+        assert broker is not None
+        log = broker.partitions.find(*place).log
+        checker = self.world.times_are_found
+        found: list[Answer] = []
+        for moment in checker.moments(log, place):
+            before = checker.first_at(log, moment)
+            with contextlib.suppress(NoAnswer):
+                offset = await list_offset(client, place, moment)
+                if offset is not None:
+                    found.append(Answer(moment, offset, before, checker.first_at(log, moment)))
+        return found
 
     async def _read_committed(self, client: SimClient) -> None:
         broker = self.world.process.broker

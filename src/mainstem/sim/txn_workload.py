@@ -10,7 +10,7 @@ import contextlib
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from mainstem.core.txn.states import EPOCH_MAX, TV2
+from mainstem.core.txn.states import EPOCH_MAX, ONGOING, TV2
 from mainstem.protocol.batch import iterate_batches
 from mainstem.protocol.builder import BatchBuilder
 from mainstem.protocol.errors import ErrorCode
@@ -39,11 +39,14 @@ from mainstem.protocol.messages.k28_txn_offset_commit import (
 from mainstem.protocol.records import iterate_records
 from mainstem.protocol.schema import Message
 from mainstem.sim.client import M, NoAnswer, SimClient
-from mainstem.sim.group_members import find_coordinator
+from mainstem.sim.committed import check_given
+from mainstem.sim.group_members import fetch_offset, find_coordinator
 from mainstem.sim.ledger import Place, Send, Violation
 from mainstem.sim.txn_ledger import Txn
+from mainstem.sim.txn_logs import OnPartition
 from mainstem.sim.txn_shape import ID_EXPIRATION_MS
 from mainstem.sim.workloads import RETRIABLE, client_ms
+from mainstem.sim.written import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
     from mainstem.sim.world import World
@@ -100,6 +103,7 @@ class TxnProducer:
         self._in_flight = Random(f"{world.seed}:in flight:{client.name}")
         self._restarts = Random(f"{world.seed}:restarts:{client.name}")
         self._idle = Random(f"{world.seed}:idle:{client.name}")
+        self._stable = Random(f"{world.seed}:stable:{client.name}")
         self._to_leader = client.another()
         """Leader and coordinator are seldom one broker: what is sent to the one does not wait for the other."""
         self._read_to: dict[Place, int] = {}
@@ -192,6 +196,8 @@ class TxnProducer:
                 await self._read(txn, self._odd.choice(PLACES))
         if rng.random() < 0.4:
             await self._commit_offset(txn)
+            if self._stable.random() < 0.3:
+                await self._look_at_offset(txn)
         if self.tv2 and self._old_end is not None and rng.random() < 0.15:
             await self._ask(self._old_end, 5, EndTxnResponse)
             self.world.count("N10 end of the transaction before")
@@ -261,13 +267,15 @@ class TxnProducer:
 
     async def _read(self, txn: Txn, place: Place) -> None:
         """Reads what others have committed, as part of the transaction: who read from whom is checked (G1c)."""
+        offset = self._read_to.get(place, 0)
         try:
-            code, records, after = await fetch_committed_records(
-                self.client, place, self._read_to.get(place, 0), max_wait_ms=0
-            )
+            await self.client.connected()
+            life = self.client.life
+            code, records, after = await fetch_committed_records(self.client, place, offset, max_wait_ms=0)
         except NoAnswer:
             self._missed_answer = True
             return
+        check_given(self.world, place, offset, after, records, life, "int-")
         self._read_to[place] = 0 if code is ErrorCode.OFFSET_OUT_OF_RANGE else after
         for at, value in records:
             self.world.txns.seen(place, at, value)
@@ -428,6 +436,39 @@ class TxnProducer:
             await self._pause()
         raise _GaveUpError
 
+    async def _look_at_offset(self, txn: Txn) -> None:
+        """T9: who asks for what is stable is told to wait while the transaction is open, by what its logs say."""
+
+        def is_open() -> bool:
+            known = self.world.txn_logs.current(txn.pair[0])
+            return (
+                known is not None
+                and known.state is ONGOING
+                and (known.producer_id, known.producer_epoch) == txn.pair
+                and any(txn.pair[0] in each.open for each in self._offset_logs())
+            )
+
+        was_open = is_open()
+        try:
+            await self.client.connected()
+            life = self.client.life
+            code, offset = await fetch_offset(self.client, self.group, "log", 0, require_stable=True)
+        except NoAnswer:
+            self._missed_answer = True
+            return
+        if not was_open or not is_open() or txn.is_torn or life != self.world.process.life:
+            return
+        self.world.count("unstable offset looked at")
+        if code is ErrorCode.NONE:
+            raise Violation(
+                "T9 offsets are part of the transaction",
+                f"{self.group} is said to be at {offset} for good, and transaction {txn.number} is open",
+            )
+
+    def _offset_logs(self) -> list[OnPartition]:
+        found = self.world.txn_logs.partitions
+        return [each for place, each in found.items() if place[0] == OFFSETS_TOPIC]
+
     def _end_request(self, commit: bool, ahead: int = 0) -> EndTxnRequest:
         return EndTxnRequest(
             transactional_id=self.transactional_id,
@@ -493,12 +534,14 @@ class CommittedReader:
         while not self.world.is_stopping:
             try:
                 size = self.rng.choice((1, 300, 1 << 20))
-                code, records, offset = await fetch_committed_records(self.client, self.place, offset, max_bytes=size)
+                await self.client.connected()
+                life = self.client.life
+                code, records, after = await fetch_committed_records(self.client, self.place, offset, max_bytes=size)
             except NoAnswer:
                 await asyncio.sleep(0.05)
                 continue
-            if code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                offset = 0
+            check_given(self.world, self.place, offset, after, records, life, "")
+            offset = 0 if code is ErrorCode.OFFSET_OUT_OF_RANGE else after
             for at, value in records:
                 self.world.txns.seen(self.place, at, value)
             await asyncio.sleep(self.rng.random() * self.world.pace_s / 2)
@@ -528,6 +571,7 @@ async def fetch_committed_records(
     if aborted != sorted(aborted, key=lambda one: one[0]):
         raise Violation("T5 aborted transactions are sorted", f"{place}: {aborted}")
     dropping: dict[int, None] = {}
+    asked = offset
     records: list[tuple[int, bytes]] = []
     for batch in iterate_batches(data, 0, len(data)):
         if batch.next_offset <= offset:
@@ -541,4 +585,6 @@ async def fetch_committed_records(
                 if record.offset >= offset and record.value is not None:
                     records.append((record.offset, record.value))
         offset = max(offset, batch.next_offset)
+    if found.error_code == ErrorCode.NONE and asked == offset < found.last_stable_offset:
+        client.complain("P12 a fetch gets on", place, f"at {asked}, and {found.last_stable_offset} is stable")
     return ErrorCode(found.error_code), records, offset

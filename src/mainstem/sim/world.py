@@ -37,6 +37,7 @@ from mainstem.sim.checkers.compaction_keeps import CompactionKeeps
 from mainstem.sim.checkers.coordinator_replays import CoordinatorReplays
 from mainstem.sim.checkers.crash_keeps import CrashKeeps
 from mainstem.sim.checkers.derived_state import DerivedState
+from mainstem.sim.checkers.durable_stays import DurableStays
 from mainstem.sim.checkers.failed_directory import FailedDirectory
 from mainstem.sim.checkers.group_log import GroupLog
 from mainstem.sim.checkers.groups_settle import GroupsSettle
@@ -52,6 +53,7 @@ from mainstem.sim.checkers.producer_ids import ProducerIdsAreNew
 from mainstem.sim.checkers.producer_ids_rotate import ProducerIdsRotate
 from mainstem.sim.checkers.producers_are_known import ProducersAreKnown
 from mainstem.sim.checkers.stable_offset import StableOffset
+from mainstem.sim.checkers.times_are_found import TimesAreFound
 from mainstem.sim.checkers.torn_transactions import TornTransactions
 from mainstem.sim.checkers.transactions import TransactionsHold
 from mainstem.sim.checkers.what_goes_is_due import WhatGoesIsDue
@@ -81,6 +83,8 @@ TRANSACTIONAL_EVERY: Final = 3
 TIMEOUTS_ARE_OVER_MS: Final = 20_000_000
 """How far the clock is put forward at the end, so that no transaction waits for a time it was set back from."""
 LIVENESS_S: Final = 60.0
+COLD_SHARE: Final = 0.25
+"""Of the runs, how many read from the disk what is not in the kernel's cache."""
 A_DAY_MS: Final = 86_400_000
 """How long a broker remembers a silent producer, if nobody says otherwise."""
 
@@ -114,6 +118,7 @@ class World:
         self.member_vanishes = rng.choice((0.0, 0.05, 0.2))
         self.disk = SimDisk(Random(f"{seed}:disk"), lambda: self.process.clock.wall_ms())
         self.disk.make_directories("/")
+        self.disk.is_cold = self._cold_reads()
         self.process = BrokerProcess(
             str(seed), self.scheduler, self.network, self.disk, self._config(rng), self.trace, self.count
         )
@@ -150,6 +155,9 @@ class World:
         self.appended_once = AppendedOnce(self)
         self.ledger.may_be_twice = self._may_be_twice
         self.what_goes = WhatGoesIsDue(self)
+        self.times_are_found = TimesAreFound(self)
+        durable_stays = DurableStays(self)
+        self.process.on_start = durable_stays.starting
         self.log_order = LogOrder(self)
         self.log_order.on_start = self.what_goes.moved
         stepped: list[Checker] = [
@@ -182,6 +190,8 @@ class World:
             *stepped,
             *self._following,
             self.what_goes,
+            durable_stays,
+            self.times_are_found,
             self._producer_ids,
             DerivedState(self),
             HistoryHolds(self),
@@ -206,6 +216,21 @@ class World:
         """In some runs the broker forgets producers soon (C5). Drawn apart, so that others are as they were."""
         rng = Random(f"{self.seed}:expiration")
         return rng.choice((700, 1500, 3000)) if rng.random() < 0.2 else A_DAY_MS
+
+    def _cold_reads(self) -> Callable[[str, int, int], bool] | None:
+        """In some runs the kernel has let pages go: who reads them waits in a thread, and all goes on meanwhile."""
+        rng = Random(f"{self.seed}:cold")
+        if rng.random() >= COLD_SHARE:
+            return None
+        share = rng.choice((0.05, 0.3, 1.0))
+
+        def is_cold(path: str, position: int, size: int) -> bool:
+            if rng.random() >= share:
+                return False
+            self.count("S12 cold read")
+            return True
+
+        return is_cold
 
     @property
     def producers_expire(self) -> bool:
@@ -452,6 +477,10 @@ class World:
 
     def admin_topics(self) -> dict[str, bool | None]:
         return self._admins[-1].topics if len(self._admins) == 1 else {}
+
+    def admin_settings(self) -> str | None:
+        """What the administrator has set for the first topic, where somebody can tell."""
+        return self._admins[-1].message_bytes_max if len(self._admins) == 1 else None
 
     # Clients
 

@@ -7,8 +7,8 @@
 - C5: the last batch of each producer that is known stays, if only as a header.
 - C6: a cleaning gets on: one that ends where it began would begin again without end (KAFKA-8764).
 
-Files are read from the disk's memory, past the broker. Keys that a transaction wrote are left to the checkers of
-transactions: which of their records count is not told by their order.
+Files are read from the disk's memory, past the broker. Which records of transactions count is told by the markers, as
+they were written: an aborted one is no newer value of its key. On a disk that nobody has watched they cannot be told.
 """
 
 from dataclasses import dataclass, field
@@ -17,6 +17,7 @@ from mainstem.broker.app import Broker
 from mainstem.protocol.batch import iterate_batches
 from mainstem.protocol.records import iterate_records
 from mainstem.sim.checkers import Checker
+from mainstem.sim.checkers.markers_outlive import ends_of
 from mainstem.sim.ledger import Place, Violation
 from mainstem.storage.cleaning import Cleaning
 
@@ -130,11 +131,19 @@ class CompactionKeeps(Checker):
     def _check_newest(self, cleaning: Cleaning, begun: Begun, after: Contents, start: int) -> None:
         newest: dict[bytes, int] = {}
         unsure: dict[bytes, None] = {}
+        written = self.world.written.find(begun.place)
+        ends = ends_of(written.batches) if written is not None and written.is_known else {}
         for offset, record in begun.contents.records.items():
             if record.key is not None and start <= offset < cleaning.end:
-                newest[record.key] = offset
                 if record.batch.is_transactional:
-                    unsure[record.key] = None
+                    end = ends.get(record.batch.last_offset)
+                    if end is None:
+                        unsure[record.key] = None
+                    elif not end[1]:
+                        continue
+                    else:
+                        self.world.count("newest of a transaction looked for")
+                newest[record.key] = offset
         for key, offset in newest.items():
             if offset in after.records or key in unsure:
                 continue

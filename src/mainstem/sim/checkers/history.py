@@ -3,7 +3,8 @@
 `lost-write`: what was acknowledged and may not have been removed is there, at its offset; `unseen` where nothing
 behind it is there either.
 `duplicate`, `inconsistent-offsets`: a value has one offset, an offset one value. `nonmonotonic-send`: one producer's
-records are in the order it sent them. `phantom`: nothing is there that nobody sent.
+records are in the order it sent them; `int-nonmonotonic-send` where both are of one transaction. `phantom`: nothing is
+there that nobody sent.
 """
 
 from mainstem.broker.app import Broker
@@ -25,6 +26,7 @@ class HistoryHolds(Checker):
         there: dict[int, bytes] = {}
         last_of_key: dict[bytes | None, int] = {}
         newest: dict[str, int] = {}
+        newest_value: dict[str, bytes] = {}
         for offset, key, value in records:
             ledger.read(place, offset, value, life)
             there[offset] = value
@@ -32,8 +34,12 @@ class HistoryHolds(Checker):
             send = ledger.sends[value]
             if send.ordered and not (send.is_sent_anew and self._was_cut(place[0])) and not ledger.may_be_twice(send):
                 if newest.get(send.producer, -1) > send.number:
-                    raise Violation("nonmonotonic-send", f"{place}: {value!r} at {offset} comes after a later one")
+                    within = self._is_within(newest_value[send.producer], value)
+                    raise Violation(
+                        f"{within}nonmonotonic-send", f"{place}: {value!r} at {offset} comes after a later one"
+                    )
                 newest[send.producer] = send.number
+                newest_value[send.producer] = value
         if start > 0 and not self.world.may_trim(place[0]):
             raise Violation("lost-write", f"{place} starts at {start}, and nothing may be removed from it")
         compacted = self.world.is_keyed(place[0])
@@ -53,6 +59,11 @@ class HistoryHolds(Checker):
                 f"{place}: {send.value!r} was acknowledged at {send.acked_at}; the log goes from {start} to {end} "
                 f"and has {there.get(send.acked_at)!r} there",
             )
+
+    def _is_within(self, one: bytes, other: bytes) -> str:
+        """What stands before the name of a violation where both are of one transaction."""
+        txn = self.world.txns.by_value.get(one)
+        return "int-" if txn is not None and other in txn.values else ""
 
     def _was_cut(self, topic: str) -> bool:
         """What is lost of one partition may cost a producer its epoch, and its order on all of them."""

@@ -44,7 +44,7 @@ class MarkersOutlive(Checker):
         written = self.world.written.find(place)
         if written is None or place in self.world.ledger.damaged:
             return
-        ends = _ends(written.batches)
+        ends = ends_of(written.batches)
         markers: dict[int, bool] = {}
         records: dict[int, BatchView] = {}
         for segment in log.segments:
@@ -68,7 +68,7 @@ class MarkersOutlive(Checker):
             self.world.count("markers looked for")
 
 
-def _ends(written: list[BatchView]) -> dict[int, tuple[int, bool]]:
+def ends_of(written: list[BatchView]) -> dict[int, tuple[int, bool]]:
     """By the last offset of each batch of a transaction, where its marker was written, and whether that commits."""
     ends: dict[int, tuple[int, bool]] = {}
     next_marker: dict[int, tuple[int, bool]] = {}

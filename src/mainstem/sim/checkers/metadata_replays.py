@@ -57,6 +57,14 @@ class MetadataReplays(Checker):
                     f"topic {name} {'was created and is missing' if there else 'was deleted and is there'}",
                 )
 
+        wanted = self.world.admin_settings()
+        partition = broker.partitions.get("log", 0)
+        if wanted is not None and partition is not None:
+            found = partition.log.config.max_message_bytes
+            if str(found) != wanted:
+                raise Violation("R11 metadata is replayed", f"max.message.bytes was set to {wanted}, a log has {found}")
+            self.world.count("setting checked")
+
     def _check_files(self, broker: Broker) -> None:
         quorum = broker._quorum
         if quorum._committed or quorum.machine.log_end != quorum.published_end:
