@@ -35,12 +35,13 @@ class KilledError(Exception):
 class Query:
     """One streaming query with its sink, as its checkpoint would name it."""
 
-    def __init__(self, broker: Broker, topic: str, **options: str) -> None:
+    def __init__(self, broker: Broker, topic: str, sink: str | None = None, **options: str) -> None:
         self.broker = broker
         self.options: SinkOptions = sink_options(
             {"kafka.bootstrap.servers": broker.bootstrap, "topic": topic, **options}
         )
-        self.sink = SINK_PREFIX + uuid.uuid4().hex
+        self.id = uuid.uuid4().hex
+        self.sink = SINK_PREFIX + (sink or self.id)
 
     @asynccontextmanager
     async def process(self) -> AsyncIterator[Cluster]:
@@ -61,7 +62,7 @@ class Query:
                     RowWriter(SCHEMA, self.options),
                     self.options,
                     iter(batches),
-                    Identity(self.sink, batch, run),
+                    Identity(self.sink, batch, run, query=self.id),
                     task,
                 )
             if message.staged is not None:
@@ -87,7 +88,10 @@ class Query:
                 DecisionLog(cluster),
                 step or (lambda name: None),
             )
-            await (coordinator.commit if commit else coordinator.abort)(batch, run, staged)
+            if commit:
+                await coordinator.commit(batch, run, staged, self.id)
+            else:
+                await coordinator.abort(batch, run, staged)
 
     async def recover(self) -> None:
         async with self.process() as cluster:

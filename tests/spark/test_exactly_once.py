@@ -219,6 +219,41 @@ def test_a_decision_that_hangs_open_does_not_hide_those_of_another_sink(
     assert query.broker.values(topic) == sorted(rows_of(0))
 
 
+def test_a_sink_leaves_alone_what_is_open_in_another_whose_name_begins_with_its_own(broker: Broker) -> None:
+    name, topic = f"orders-{uuid.uuid4().hex[:8]}", broker.topic(2)
+    orders, european = Query(broker, topic, name), Query(broker, topic, f"{name}.eu")
+
+    async def story() -> None:
+        staged = await european.write(0, "run", rows_of(1))
+        await orders.settle(0, "run", await orders.write(0, "run", rows_of(0)))
+        lost = await orders.write(1, "run", rows_of(2))
+        await orders.settle(1, "run", lost, commit=False)
+        await european.settle(0, "run", staged)
+        assert await orders.open_transactions() == []
+
+    play(story())
+    assert broker.values(topic) == sorted(rows_of(0) + rows_of(1))
+
+
+def test_a_batch_of_another_query_is_not_taken_for_a_replay(broker: Broker, topic: str) -> None:
+    """Two queries were given one name: rows of the second must not vanish without a word."""
+    name = uuid.uuid4().hex
+    one, other = Query(broker, topic, name), Query(broker, topic, name)
+
+    async def story() -> None:
+        early = await other.write(0, "b", rows_of(7))
+        await one.settle(0, "a", await one.write(0, "a", rows_of(0)))
+        with pytest.raises(SinkError, match=f"was written by another query, {one.id}; two queries must not share"):
+            await other.settle(0, "b", early)
+        with pytest.raises(SinkError, match="was written by another query"):
+            await other.write(0, "b", rows_of(7))
+        assert await one.write(0, "again", rows_of(0)) == []
+        assert await one.open_transactions() == []
+
+    play(story())
+    assert broker.values(topic) == sorted(rows_of(0))
+
+
 def test_a_decision_of_very_many_tasks_and_partitions_is_written(query: Query) -> None:
     """In one record, which is larger than a topic takes by default."""
     triples = tuple(Triple(f"{query.sink}.{uuid.uuid4().hex}.0", 10**6 + nth, 0) for nth in range(2000))

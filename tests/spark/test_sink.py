@@ -175,6 +175,7 @@ def test_a_commit_that_is_killed_fails_the_query_and_the_next_run_goes_on(
         ("select 'a' key", {}, "the sink needs a column value"),
         ("select 'a' value, 9 partition", {}, "partitions 0 to 0; a row says 9"),
         ("select 'a' value", {"useTimestampColumn": "true"}, "there is no column timestamp"),
+        ("select 'a' value", {"sinkId": "mine"}, "sinkId: is for streams; name a batch write with txnAppId"),
         ("select 'a' value", {"topic": "no-such-topic"}, "topic: there is no topic no-such-topic"),
     ],
 )

@@ -19,7 +19,19 @@ async def starting_offsets(cluster: Cluster, options: SourceOptions, partitions:
 
 
 async def ending_offsets(cluster: Cluster, options: SourceOptions, partitions: Iterable[Partition]) -> Offsets:
-    return await _resolve(cluster, options.ending, list(partitions), True)
+    ends = await _resolve(cluster, options.ending, list(partitions), True)
+    if options.ending.kind is not Kind.OFFSETS:
+        return ends
+    # A task would wait for records that may never come.
+    latest = await list_offsets(cluster, dict.fromkeys(ends, LATEST))
+    beyond = sorted(where for where in ends if ends[where] > latest[where])
+    if beyond and options.fail_on_data_loss:
+        first = beyond[0]
+        raise ValueError(
+            f"endingOffsets: {name(first)} ends at {latest[first]} now, {ends[first]} is beyond it; take another, or "
+            "set failOnDataLoss to false to read what is there"
+        )
+    return {where: min(end, latest[where]) for where, end in ends.items()}
 
 
 async def _resolve(cluster: Cluster, bound: Bound, partitions: list[Partition], late_is_latest: bool) -> Offsets:

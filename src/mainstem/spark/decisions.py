@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from mainstem.client.cluster import Cluster
@@ -71,6 +71,8 @@ class Decision:
     transactions: tuple[Triple, ...]
     written: tuple[tuple[Written, ...], ...]
     """What each transaction wrote."""
+    query: str = ""
+    """The streaming query whose batch it is; empty for a write that is no part of one."""
     is_finished: bool = field(default=False, compare=False)
 
     def to_bytes(self) -> bytes:
@@ -79,6 +81,7 @@ class Decision:
                 "version": _VERSION,
                 "batch": self.batch,
                 "run": self.run,
+                "query": self.query,
                 "superseded": self.superseded,
                 "transactions": self.transactions,
                 "written": self.written,
@@ -96,6 +99,7 @@ class Decision:
             superseded=tuple(read["superseded"]),
             transactions=tuple(Triple(*each) for each in read["transactions"]),
             written=tuple(tuple((t, int(p), int(f), int(e)) for t, p, f, e in some) for some in read["written"]),
+            query=str(read.get("query", "")),
         )
 
 
@@ -149,7 +153,7 @@ class DecisionLog:
         if found is None:
             return None
         is_finished = self._finished.get(sink, -1) >= found.batch
-        return Decision(found.batch, found.run, found.superseded, found.transactions, found.written, is_finished)
+        return replace(found, is_finished=is_finished)
 
     async def all(self) -> dict[str, Decision]:
         """The last decision of every sink."""

@@ -72,8 +72,22 @@ def no_step(name: str) -> None:
 
 async def open_transactions(transactions: Transactions) -> dict[str, int]:
     """How many transactions of tasks each sink has open now."""
-    names = [_TASK_ID.fullmatch(each) for each in await transactions.ongoing(SINK_PREFIX)]
-    return dict(Counter(name[1] for name in names if name is not None))
+    names = [sink_of(each) for each in await transactions.ongoing(SINK_PREFIX)]
+    return dict(Counter(name for name in names if name is not None))
+
+
+def sink_of(transactional_id: str) -> str | None:
+    """The sink that a task's transaction belongs to; None where it is no task's."""
+    found = _TASK_ID.fullmatch(transactional_id)
+    return None if found is None else found[1]
+
+
+def of_another_query(sink: str, batch: int, last: Decision) -> SinkError:
+    """Batches of one number are one batch only where they are of one query: what is taken for a replay is left out."""
+    return SinkError(
+        f"batch {batch} of {sink} was written by another query, {last.query}; two queries must not share a sink. "
+        "Name another with sinkId, or leave that option out"
+    )
 
 
 class Coordinator:
@@ -95,11 +109,13 @@ class Coordinator:
         self._decisions = decisions
         self._step = step
 
-    async def commit(self, batch: int, run: str, staged: Sequence[Staged]) -> None:
+    async def commit(self, batch: int, run: str, staged: Sequence[Staged], query: str = "") -> None:
         self._step("decide")
         own, last = await self._take_over(batch, run)
         if last is not None and last.batch >= batch:
             await self._abort([each.triple for each in staged if each.triple not in last.transactions])
+            if last.batch == batch and last.query != query:
+                raise of_another_query(self._sink, batch, last)
             return
         if not staged:
             return
@@ -109,7 +125,12 @@ class Coordinator:
             before = [*last.superseded, *([last.run] if last.run != run else [])]
             superseded = tuple(before[-SUPERSEDED_MAX:])
         decision = Decision(
-            batch, run, superseded, tuple(each.triple for each in staged), tuple(each.written for each in staged)
+            batch,
+            run,
+            superseded,
+            tuple(each.triple for each in staged),
+            tuple(each.written for each in staged),
+            query,
         )
         self._step("write-decision")
         await self._write(own, decision)
@@ -121,7 +142,7 @@ class Coordinator:
         _, last = await self._take_over(batch, run)
         kept = () if last is None or last.batch != batch else last.transactions
         ours = [each.triple for each in staged if each.triple not in kept]
-        described = await self._transactions.describe(await self._transactions.ongoing(self._sink + "."))
+        described = await self._transactions.describe(await self._open())
         listed = [each.triple for each in described.values() if each.state == ONGOING and each.triple not in kept]
         await self._abort(list(dict.fromkeys([*ours, *listed])))
 
@@ -140,10 +161,15 @@ class Coordinator:
         transactions of two-phase commit have no time-out, and hold readers of what is committed back for good.
         """
         await self.recover()
-        described = await self._transactions.describe(await self._transactions.ongoing(self._sink + "."))
+        described = await self._transactions.describe(await self._open())
         left = [each.triple for each in described.values() if each.state == ONGOING]
         await self._abort(left)
         return left
+
+    async def _open(self) -> list[str]:
+        """What tasks of this sink have open. Another sink's name may begin with this one's: `orders`, `orders.eu`."""
+        listed = await self._transactions.ongoing(self._sink + ".")
+        return [each for each in listed if sink_of(each) == self._sink]
 
     async def _take_over(self, batch: int, run: str) -> tuple[Triple, Decision | None]:
         """Step 2a: from here on no other driver can decide for this sink unless it takes over in turn."""
@@ -163,7 +189,7 @@ class Coordinator:
 
     async def _check(self, batch: int, winners: list[Triple]) -> list[Triple]:
         """Step 2b: what is left over of tasks that lost. Fails where a winner is not open with time to spare."""
-        listed = await self._transactions.ongoing(self._sink + ".")
+        listed = await self._open()
         ids = sorted({*listed, *(triple.transactional_id for triple in winners)})
         described = await self._transactions.describe(ids)
         now_ms = time.time() * 1000

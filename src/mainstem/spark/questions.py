@@ -47,10 +47,10 @@ def isolation(cluster: Cluster) -> int:
     return 1 if getattr(cluster.options, "isolation_level", "") == READ_COMMITTED else 0
 
 
-async def partitions(cluster: Cluster, topics: Topics, option: str = "subscribe") -> list[Partition]:
+async def partitions(cluster: Cluster, topics: Topics, option: str | None = None) -> list[Partition]:
     """Those that are there now. A topic that is named and not there is an error; a pattern may match nothing.
 
-    `option` is what named the topics, for the sentence.
+    `option` is what named the topics, for the sentence, where it was none of the source's own.
     """
     if topics.pattern:
         found = {
@@ -61,7 +61,7 @@ async def partitions(cluster: Cluster, topics: Topics, option: str = "subscribe"
         return sorted((topic, number) for topic, info in found.items() for number in info.partitions)
     names = topics.names or tuple(dict.fromkeys(topic for topic, _ in topics.partitions))
     cluster.want(names)
-    known = await _known(cluster, names, option)
+    known = await _known(cluster, names, option or ("assign" if topics.partitions else "subscribe"))
     there = sorted((topic, number) for topic, count in known.items() for number in count)
     if not topics.partitions:
         return there
@@ -94,16 +94,24 @@ async def _known(cluster: Cluster, names: Iterable[str], option: str) -> dict[st
     return await cluster.retrying(attempt, TIMEOUT_MS, f"finding {', '.join(names)}")
 
 
-async def list_offsets(cluster: Cluster, wanted: Mapping[Partition, int]) -> Offsets:
-    """The offset for each: of the first record at or after a timestamp, -1 where there is none, or -2 / -1 as asked."""
+async def list_offsets(cluster: Cluster, wanted: Mapping[Partition, int], *, leaves_out_gone: bool = False) -> Offsets:
+    """The offset for each: of the first record at or after a timestamp, -1 where there is none, or -2 / -1 as asked.
+
+    With `leaves_out_gone`, partitions that were there and are no more are left out, once that has been so for a moment.
+    """
     missing = dict(wanted)
     found: Offsets = {}
+    began = asyncio.get_running_loop().time()
 
     async def attempt() -> None:
         by_leader: dict[int, list[Partition]] = defaultdict(list)
-        for where in missing:
+        for where in [*missing]:
             leader = cluster.leader(TopicPartition(*where))
             if leader is None:
+                waited_s = asyncio.get_running_loop().time() - began
+                if leaves_out_gone and waited_s > APPEARS_WITHIN_S and _is_gone(cluster, where):
+                    del missing[where]
+                    continue
                 cluster.want([where[0]])
                 cluster.request_update(now=True)
                 raise LeaderNotAvailableError("it has no leader now", topic=where[0], partition=where[1])
@@ -128,6 +136,15 @@ async def list_offsets(cluster: Cluster, wanted: Mapping[Partition, int]) -> Off
     if missing:
         await cluster.retrying(attempt, TIMEOUT_MS, "listing offsets")
     return found
+
+
+def _is_gone(cluster: Cluster, where: Partition) -> bool:
+    """Whether brokers said, when they were last asked, that it is not there."""
+    topic, number = where
+    if isinstance(cluster.cache.errors.get(topic), UnknownTopicOrPartitionError):
+        return True
+    info = cluster.cache.topics.get(topic)
+    return info is not None and number not in info.partitions
 
 
 async def _list_from(cluster: Cluster, node: int, wanted: Mapping[Partition, int]) -> tuple[Offsets, KafkaError | None]:

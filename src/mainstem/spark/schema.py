@@ -14,12 +14,17 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    BooleanType,
     DataType,
+    DateType,
+    FractionalType,
     IntegerType,
+    IntegralType,
     LongType,
     StringType,
     StructField,
     StructType,
+    TimestampNTZType,
     TimestampType,
 )
 
@@ -39,6 +44,16 @@ TYPES: Final[dict[str, DataType]] = {
     "timestampType": IntegerType(),
     "headers": ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())])),
 }
+_READABLE: Final = (
+    BinaryType,
+    BooleanType,
+    DateType,
+    FractionalType,
+    IntegralType,
+    StringType,
+    TimestampNTZType,
+    TimestampType,
+)
 CORRUPT: Final = "_corrupt"
 META_PREFIX: Final = "_"
 
@@ -95,6 +110,20 @@ def wanted(schema: StructType, options: SourceOptions) -> Wanted:
     return Wanted(tuple(schema.names), tuple(schema.names), schema)
 
 
+def _check_readable(column: str, kind: DataType) -> None:
+    """Whatever JSON there is, a column of another type would be null and its value bad."""
+    if isinstance(kind, ArrayType):
+        _check_readable(column, kind.elementType)
+    elif isinstance(kind, StructType):
+        for each in kind.fields:
+            _check_readable(f"{column}.{each.name}", each.dataType)
+    elif not isinstance(kind, _READABLE):
+        raise ValueError(
+            f"schema: {column} is {kind.simpleString()}, which valueFormat=json does not read; name the fields of an "
+            "object in a struct, or read the value with valueFormat=string and Spark's from_json"
+        )
+
+
 def _wanted_of_values(schema: StructType) -> Wanted:
     kafka: list[str] = []
     values: list[StructField] = []
@@ -112,6 +141,7 @@ def _wanted_of_values(schema: StructType) -> Wanted:
                 )
             kafka.append(own)
         else:
+            _check_readable(column.name, column.dataType)
             kafka.append("")
             values.append(column)
     if not values:

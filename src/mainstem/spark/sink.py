@@ -35,7 +35,7 @@ from pyspark.sql.types import (
 from mainstem.client.cluster import Cluster
 from mainstem.spark import questions
 from mainstem.spark.decisions import DecisionLog, Written
-from mainstem.spark.exactly_once import SINK_PREFIX, Coordinator, SinkError, Staged, no_step
+from mainstem.spark.exactly_once import SINK_PREFIX, Coordinator, SinkError, Staged, no_step, of_another_query
 from mainstem.spark.loop import runner, settle_down
 from mainstem.spark.options import SinkOptions, Topics, sink_options
 from mainstem.spark.partitioning import Partitioner, rows_by_partition
@@ -60,6 +60,7 @@ class SinkMessage(WriterCommitMessage):
     run: str
     batch: int
     staged: Staged | None
+    query: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,8 @@ class Identity:
     run: str
     skips_older: bool = False
     """Whether a batch before the last decided one is left out, as in a write that the user named, or is an error."""
+    query: str = ""
+    """The streaming query whose batch it is."""
 
 
 on_step: Callable[[str], None] = no_step
@@ -236,8 +239,10 @@ async def stage(
     kept = _keep(cluster)
     await kept.decisions.ensure()
     last = await kept.decisions.last(identity.sink)
-    nothing = SinkMessage(identity.sink, identity.run, identity.batch, None)
+    nothing = SinkMessage(identity.sink, identity.run, identity.batch, None, identity.query)
     if last is not None and identity.batch <= last.batch:
+        if identity.batch == last.batch and identity.query != last.query:
+            raise of_another_query(identity.sink, identity.batch, last)
         if identity.batch < last.batch and not identity.skips_older:
             raise SinkError(
                 f"batch {identity.batch} of {identity.sink} comes after batch {last.batch} was written: the checkpoint "
@@ -266,7 +271,8 @@ async def stage(
     await sender.flush()
     on_step("flushed")
     written: list[Written] = [(*where, first, end) for where, (first, end) in sorted(sender.written().items())]
-    return SinkMessage(identity.sink, identity.run, identity.batch, Staged(triple, tuple(written)))
+    staged = Staged(triple, tuple(written))
+    return SinkMessage(identity.sink, identity.run, identity.batch, staged, identity.query)
 
 
 async def _write_at_least_once(
@@ -302,8 +308,10 @@ def settle(options: SinkOptions, messages: Sequence[WriterCommitMessage | None],
     staged = [each.staged for each in told if each.staged is not None]
     here = runner()
     coordinator = _coordinator(options, sink, here.cluster(options.kafka))
-    work: Callable[..., Any] = coordinator.commit if commit else coordinator.abort
-    here.run(work(batch, run, staged))
+    if commit:
+        here.run(coordinator.commit(batch, run, staged, told[0].query))
+    else:
+        here.run(coordinator.abort(batch, run, staged))
 
 
 class StreamSink(DataSourceStreamArrowWriter):
@@ -329,7 +337,7 @@ class StreamSink(DataSourceStreamArrowWriter):
                     "guarantee to at_least_once"
                 )
             return Identity("", 0, "")
-        return Identity(SINK_PREFIX + (self._options.sink_id or query), int(batch), run)
+        return Identity(SINK_PREFIX + (self._options.sink_id or query), int(batch), run, query=query)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         settle(self._options, messages, batchId, commit=True)
@@ -349,7 +357,7 @@ class BatchSink(DataSourceArrowWriter):
         if options.txn_app_id is not None:
             self._identity = Identity(f"{SINK_PREFIX}app.{options.txn_app_id}", options.txn_version or 0, run, True)
         else:
-            self._identity = Identity(SINK_PREFIX + (options.sink_id or run), 0, run, True)
+            self._identity = Identity(SINK_PREFIX + run, 0, run, True)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return write_rows(self._schema, self._options, iterator, self._identity)
@@ -364,7 +372,11 @@ class BatchSink(DataSourceArrowWriter):
 def batch_writer(schema: StructType, given: dict[str, str], overwrite: bool) -> DataSourceWriter:
     if overwrite:
         raise ValueError("mode overwrite: a topic cannot be overwritten; use mode append")
-    return BatchSink(schema, sink_options(given))
+    options = sink_options(given)
+    if options.sink_id is not None:
+        # Every batch write would be batch 0 of that sink: all but the first would be taken for replays of it.
+        raise ValueError("sinkId: is for streams; name a batch write with txnAppId and txnVersion, or leave it out")
+    return BatchSink(schema, options)
 
 
 def stream_writer(schema: StructType, given: dict[str, str]) -> DataSourceStreamWriter:

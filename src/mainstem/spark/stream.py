@@ -84,10 +84,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest = runner().run(self._ends(begin))
         ends = dict(self._latest)
         if self._target is not None:
-            # What came after is left for the next run; partitions that are new since are, too. A start at the end of
-            # the log may be after the target, which was asked for first: a batch never ends before it begins.
+            # What came after is left for the next run; partitions that are new since are, too.
             ends = {
-                where: max(min(end, self._target[where]), begin.get(where, 0))
+                where: _until(self._target[where], end, begin.get(where, 0))
                 for where, end in ends.items()
                 if where in self._target
             }
@@ -143,7 +142,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         tries = self._options.fetch_retries
         while True:
             there = await self._there(anew=tries < self._options.fetch_retries)
-            ends = await questions.list_offsets(cluster, dict.fromkeys(there, LATEST))
+            ends = await questions.list_offsets(cluster, dict.fromkeys(there, LATEST), leaves_out_gone=True)
             gone = begin.keys() - ends.keys()
             shorter = {where for where in ends if where in begin and ends[where] < begin[where]}
             if not gone and not shorter:
@@ -179,7 +178,12 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         cluster = self._cluster()
         new = [where for where in ends if where not in starts]
         if new:
-            starts = {**starts, **await questions.list_offsets(cluster, dict.fromkeys(new, EARLIEST))}
+            first = await questions.list_offsets(cluster, dict.fromkeys(new, EARLIEST))
+            # A partition that is new has all that was ever in it still to be read, as Spark's own source sees it.
+            begun = [where for where in new if first[where] > 0]
+            if begun and self._options.fail_on_data_loss:
+                raise DataLossError(begun[0], 0, first[begun[0]])
+            starts = {**starts, **first}
         known = {where: starts[where] for where in ends}
         # Whether what is asked for is still there is found out by reading it; asking first would only cost time.
         ranges = bounds.ranges(known, ends, {}, self._options.fail_on_data_loss)
@@ -221,3 +225,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """What goes to workers is what `read` needs."""
         fresh = TopicStreamReader(self._options, self._wanted)
         return dict(fresh.__dict__)
+
+
+def _until(target: int, end: int, begin: int) -> int:
+    """How far to read with `availableNow`."""
+    until = min(end, target)
+    # A start at the end of the log may be after the target, which was asked for first: a batch never ends before it
+    # begins. A log that ends before its start was made anew, and what is lost is accepted: it is gone on from its end.
+    return until if end < begin else max(until, begin)

@@ -2,7 +2,7 @@
 
 - `string`: UTF-8, with replacement characters where it is not.
 - `json`: one object a value; fields that the schema does not name are ignored, those that are missing are null. The
-  parser is Arrow's, and decides alone what is well formed and fits the schema. A null value gives nulls.
+  parser is Arrow's, and decides alone what fits the schema. A null value gives nulls.
 
 A value that cannot be read goes, as text, to the column `_corrupt` where the schema has one, and fails the query with
 its topic, partition and offset where not.
@@ -13,8 +13,12 @@ and Protobuf have their place there.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from mainstem.spark.json_sieve import Sieve
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,37 +26,41 @@ if TYPE_CHECKING:
 Decoded = tuple[list["pa.Array"], list[int]]
 """The columns, in the order of the schema, and the rows that could not be read: their columns are null."""
 
-TWO_OBJECTS: Final = r"\}\s*\{"
-"""Outside of strings this never stands in one JSON value, for a comma separates what is in an array."""
+GOES_ON: Final = r"\}\s*[^\s,\]}]"
+"""Outside of strings this never stands in one JSON value: only a comma or the end of what is around can follow."""
 
 
 def decode_json(values: pa.Array, schema: pa.Schema) -> Decoded:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    values, unreadable = _as_text(values)
+    values, bad = _as_text(values)
     rows = len(values)
-    present = pc.is_valid(values)
     # A line break can only be white space between tokens: in a string it is escaped.
     lines = pc.replace_substring_regex(values, r"[\r\n]", " ")
     trimmed = pc.utf8_trim_whitespace(lines)
-    one_object = pc.and_(pc.starts_with(trimmed, "{"), pc.ends_with(trimmed, "}"))
-    plain = pc.and_not(one_object, pc.match_substring_regex(trimmed, TWO_OBJECTS))
-    plain = pc.fill_null(plain, False)
-    if unreadable:
-        plain = pc.and_(plain, pa.array([row not in unreadable for row in range(rows)]))
-    together = pc.indices_nonzero(plain)
-    bad = set(unreadable)
-    parsed, taken = _parse_some(trimmed, together.to_pylist(), schema, bad)
-    # What looks like several objects in one value is judged alone, so that it cannot stand in for a missing row.
-    odd = pc.indices_nonzero(pc.and_(present, pc.invert(plain))).to_pylist()
-    for row in odd:
-        if row in bad:
-            continue
-        tables, rows_taken = _parse_some(trimmed, [row], schema, bad)
-        parsed += tables
-        taken += rows_taken
-    return _spread(parsed, taken, rows, schema), sorted(bad)
+    # What is no object is not shown to Arrow, which does not survive a null.
+    is_object = pc.fill_null(pc.and_(pc.starts_with(trimmed, "{"), pc.ends_with(trimmed, "}")), False)
+    bad.update(pc.indices_nonzero(pc.and_not(pc.is_valid(values), is_object)).to_pylist())
+    # Several in one value would stand in for rows that are missing.
+    doubtful = pc.and_(is_object, pc.fill_null(pc.match_substring_regex(trimmed, GOES_ON), False))
+    for row in pc.indices_nonzero(doubtful).to_pylist():
+        if not _is_one_value(trimmed[row].as_py()):
+            bad.add(row)
+    if bad:
+        is_object = pc.and_(is_object, pa.array([row not in bad for row in range(rows)]))
+    objects = pc.indices_nonzero(is_object)
+    table = _parse(trimmed.take(objects), readings(schema)) if len(objects) else None
+    if table is not None:
+        parsed, taken = [table], objects.to_pylist()
+    else:
+        sieve = Sieve(schema)
+        texts = zip(objects.to_pylist(), trimmed.take(objects).to_pylist(), strict=True)
+        bad_objects = {row for row, text in texts if sieve.is_bad(text)}
+        bad |= bad_objects
+        likely = [row for row in objects.to_pylist() if row not in bad_objects]
+        parsed, taken = _parse_some(trimmed, likely, readings(schema), bad)
+    return _spread([table.cast(schema, safe=False) for table in parsed], taken, rows, schema), sorted(bad)
 
 
 def _as_text(values: pa.Array) -> tuple[pa.Array, set[int]]:
@@ -74,19 +82,29 @@ def _as_text(values: pa.Array) -> tuple[pa.Array, set[int]]:
     return pa.array(texts, pa.string()), bad
 
 
-def _parse_some(lines: pa.Array, rows: list[int], schema: pa.Schema, bad: set[int]) -> tuple[list[pa.Table], list[int]]:
+def _is_one_value(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _parse_some(
+    lines: pa.Array, rows: list[int], readings: list[pa.Schema], bad: set[int]
+) -> tuple[list[pa.Table], list[int]]:
     """Parses rows together; halves them where that fails, down to those that are bad on their own."""
     if not rows:
         return [], []
-    table = _parse(lines.take(_indices(rows)), schema)
+    table = _parse(lines.take(_indices(rows)), readings)
     if table is not None:
         return [table], list(rows)
     if len(rows) == 1:
         bad.add(rows[0])
         return [], []
     middle = len(rows) // 2
-    left, left_rows = _parse_some(lines, rows[:middle], schema, bad)
-    right, right_rows = _parse_some(lines, rows[middle:], schema, bad)
+    left, left_rows = _parse_some(lines, rows[:middle], readings, bad)
+    right, right_rows = _parse_some(lines, rows[middle:], readings, bad)
     return left + right, left_rows + right_rows
 
 
@@ -96,22 +114,55 @@ def _indices(rows: list[int]) -> pa.Array:
     return pa.array(rows, pa.int64())
 
 
-def _parse(lines: pa.Array, schema: pa.Schema) -> pa.Table | None:
+def _parse(lines: pa.Array, readings: list[pa.Schema]) -> pa.Table | None:
     """A table with one row a line, or None where Arrow does not take them all."""
     import pyarrow as pa
     import pyarrow.compute as pc
-    import pyarrow.json as pj
 
     text = pc.binary_join(pa.ListArray.from_arrays([0, len(lines)], lines), "\n")[0].as_buffer()
-    try:
-        table = pj.read_json(
-            pa.BufferReader(text),
-            read_options=pj.ReadOptions(use_threads=False, block_size=max(len(text) + 1, 1)),
-            parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
-        )
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return None
-    return table if table.num_rows == len(lines) else None
+    for schema in readings:
+        with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            table = _read(text, schema)
+            return table if table.num_rows == len(lines) else None
+    return None
+
+
+def _read(text: pa.Buffer, schema: pa.Schema) -> pa.Table:
+    import pyarrow as pa
+    import pyarrow.json as pj
+
+    return pj.read_json(
+        pa.BufferReader(text),
+        read_options=pj.ReadOptions(use_threads=False, block_size=max(len(text) + 1, 1)),
+        parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+    )
+
+
+def readings(schema: pa.Schema) -> list[pa.Schema]:
+    """What to have Arrow parse a schema as, one after the other.
+
+    It reads dates only as times, and of a time no more digits than its unit has, where Go and Java write nine. Years
+    after 2262 do not fit into nanoseconds.
+    """
+    import pyarrow as pa
+
+    found = [pa.schema([field.with_type(_parsed_as(field.type, unit)) for field in schema]) for unit in ("us", "ns")]
+    return found if found[0] != found[1] else found[:1]
+
+
+def _parsed_as(kind: Any, unit: str) -> Any:
+    import pyarrow as pa
+    import pyarrow.types as pt
+
+    if pt.is_date32(kind):
+        return pa.timestamp(unit)
+    if pt.is_timestamp(kind):
+        return pa.timestamp(unit, kind.tz)
+    if pt.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_parsed_as(kind.value_type, unit)))
+    if pt.is_struct(kind):
+        return pa.struct([field.with_type(_parsed_as(field.type, unit)) for field in kind.fields])
+    return kind
 
 
 def _spread(tables: list[pa.Table], taken: list[int], rows: int, schema: pa.Schema) -> list[pa.Array]:

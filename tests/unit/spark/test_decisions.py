@@ -15,6 +15,7 @@ def test_a_decision_reads_as_it_was_written() -> None:
         superseded=("a", "b"),
         transactions=(Triple("sink.x.0", 12, 3), Triple("sink.y.0", 13, 0)),
         written=((("t", 0, 5, 9), ("t", 1, 0, 0)), ()),
+        query="q",
     )
     assert Decision.from_bytes(made.to_bytes()) == made
 

@@ -48,6 +48,15 @@ def test_a_batch_of_available_now_never_ends_before_it_begins() -> None:
     assert query.latestOffset(start) == start
 
 
+def test_available_now_goes_on_from_the_end_of_a_log_that_was_made_anew() -> None:
+    """Lost records are accepted: a query that stayed at its old offset would pass over all that comes up to there."""
+    query = reader(startingOffsets="earliest", failOnDataLoss="false")
+    query.target = {("t", 0): 10}
+    query.prepareForTriggerAvailableNow()
+    query.now = {("t", 0): 12}
+    assert query.latestOffset({"t": {"0": 100}}) == {"t": {"0": 10}}
+
+
 def test_available_now_leaves_what_came_later_to_the_next_run() -> None:
     query = reader(startingOffsets="earliest")
     query.target = {("t", 0): 100}
