@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from mainstem.core.log.producers import Origin
+from mainstem.sim.changes import every_survival
 from mainstem.sim.disk import SimDisk
 from mainstem.storage.errors import StorageError
 from mainstem.storage.fs import FileSystem
@@ -419,3 +420,47 @@ def test_producers_are_known_after_all_their_records_were_deleted_and_the_broker
     log = open_in(disk, SETTINGS, clean=clean, log_start=6, recovery_point=log.recovery_point)
     assert append(log, batch(b"05", producer_id=1, epoch=0, sequence=5)).base_offset == 5
     assert append(log, batch(b"06", producer_id=1, epoch=0, sequence=6)).base_offset == 6
+
+
+@pytest.mark.parametrize("is_flushing", [False, True])
+def test_a_roll_where_everything_is_durable_syncs_nothing_and_the_time_index_is_whole_after_any_power_loss(
+    is_flushing: bool,
+) -> None:
+    """Rolls happen on the loop. The last entry of the time index is left to the flush after it; until that has come, a
+    power cut may take it, and recovery begins behind the segment."""
+    settings = config(segment_bytes=4 * len(batch(b"v")), index_interval_bytes=len(batch(b"v")))
+    disk = new_disk()
+    log = open_in(disk, settings)
+    for number in range(4):
+        append(log, batch(b"v", timestamp=NOW_MS + 10 * number))
+    job = log.begin_flush(NOW_MS)
+    job.run()
+    if not is_flushing:
+        log.finish_flush(job)
+    synced: list[str] = []
+    disk.on_operation = lambda operation, path, position, size: (
+        synced.append(path) if operation in ("sync", "sync_directory") else None
+    )
+    append(log, batch(b"w", timestamp=NOW_MS + 40))
+    disk.on_operation = None
+    assert len(log.segments) == 2
+    assert synced == []
+    if is_flushing:
+        log.finish_flush(job)
+    assert log.recovery_point == 4 == log.segments[1].base_offset
+    expected = disk.peek(f"{DIRECTORY}/{0:020}.timeindex")
+    assert len(expected) == 24
+    crashes = 0
+    for kept in every_survival(disk.unsynced(), 3):
+        crashed = disk.fork()
+        crashed.power_loss_keeping(kept)
+        again = open_in(crashed, settings, recovery_point=4)
+        assert crashed.peek(f"{DIRECTORY}/{0:020}.timeindex") == expected
+        found = again.offset_for_timestamp(NOW_MS + 30, again.log_end)
+        assert found is not None
+        assert found.offset == 3
+        crashes += 1
+    assert crashes > 4
+    log.flush(NOW_MS)
+    disk.power_loss_keeping({})
+    assert disk.peek(f"{DIRECTORY}/{0:020}.timeindex") == expected
