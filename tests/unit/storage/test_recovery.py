@@ -464,3 +464,28 @@ def test_a_roll_where_everything_is_durable_syncs_nothing_and_the_time_index_is_
     log.flush(NOW_MS)
     disk.power_loss_keeping({})
     assert disk.peek(f"{DIRECTORY}/{0:020}.timeindex") == expected
+
+
+def test_what_is_left_of_deleted_segments_is_no_reason_to_cut_what_came_after_them() -> None:
+    """A power cut may bring back a segment that lies below the log start, or a part of it."""
+    disk = written(8)
+    first = path(0, ".log")
+    file = disk.open(first)
+    file.truncate(file.size() - 1)
+    log = open_in(disk, SETTINGS, log_start=4)
+    assert (log.log_start, log.log_end) == (4, 8)
+    assert [each.base_offset for each in log.segments] == [4]
+    assert not disk.exists(first)
+
+
+def test_a_producer_that_expired_while_the_log_was_closed_is_not_known_again() -> None:
+    disk = new_disk()
+    log = open_in(disk)
+    append(log, batch(b"v", producer_id=1, epoch=0, sequence=0))
+    append(log, batch(b"v", producer_id=2, epoch=0, sequence=0, transactional=True))
+    log.close(NOW_MS)
+    day_ms = 86_400_000
+    for late_ms, known in ((day_ms - 1, [1, 2]), (day_ms, [2])):
+        again = open_in(disk, clean=True, recovery_point=2, now_ms=NOW_MS + late_ms)
+        assert [each.producer_id for each in again.producers.states.all()] == known, "an open transaction stays"
+        again.abandon()
