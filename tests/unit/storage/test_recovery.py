@@ -489,3 +489,32 @@ def test_a_producer_that_expired_while_the_log_was_closed_is_not_known_again() -
         again = open_in(disk, clean=True, recovery_point=2, now_ms=NOW_MS + late_ms)
         assert [each.producer_id for each in again.producers.states.all()] == known, "an open transaction stays"
         again.abandon()
+
+
+@pytest.mark.parametrize("has_producer", [False, True])
+def test_after_all_records_were_deleted_a_clean_stop_leaves_a_snapshot_only_for_producers(has_producer: bool) -> None:
+    """Kafka 4.3.1 was seen to leave none in either case; a producer would not be known after it."""
+    disk = new_disk()
+    log = open_in(disk)
+    append(log, batch(b"v", producer_id=1, epoch=0, sequence=0) if has_producer else batch(b"v"))
+    log.advance_log_start(1)
+    log.close(NOW_MS)
+    snapshots = [each for each in file_contents(disk) if each.endswith(".snapshot")]
+    assert snapshots == ([name(1, ".snapshot")] if has_producer else [])
+
+
+def test_a_flush_says_nothing_of_what_was_written_after_a_truncation_beside_it() -> None:
+    """D4: the recovery point would call durable what took the place of what the flush had covered."""
+    disk = new_disk()
+    log = open_in(disk, SETTINGS)
+    for number in range(3):
+        append(log, batch(b"%02d" % number))
+    job = log.begin_flush(NOW_MS)
+    job.run()
+    log.truncate_to(1, NOW_MS)
+    for number in range(3):
+        append(log, batch(b"%02d" % number), leader_epoch=1)
+    log.finish_flush(job)
+    assert log.recovery_point <= 1
+    log.flush(NOW_MS)
+    assert log.recovery_point == 4
