@@ -3,6 +3,8 @@
 A move copies the log a piece at a time, what blocks in a thread, until the copy has caught up and is durable. Then, in
 one go on the loop, the last records are copied and the copy takes the log's place: producers and consumers wait for a
 few fsyncs, no more. The metadata is told where the partition is before the move, if it does not know, and after it.
+Where the old folder could not be set aside, the partition is served again when the metadata knows: until then a start
+would find the old one. A log is not compacted while it moves.
 
 A move that is interrupted by a stop is begun anew by the next start; one whose disk fails, or whose partition is
 deleted, ends.

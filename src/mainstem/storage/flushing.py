@@ -37,6 +37,13 @@ class FlushJob:
         self._files.append(ref.pin())
         self._versions.append(ref.version)
 
+    def covers(self, ref: FileRef) -> bool:
+        """On the loop: whether all that was written to the file so far is durable once this is done."""
+        for other, version in zip(self._refs, self._versions, strict=True):
+            if other is ref:
+                return version == ref.version
+        return False
+
     def run(self) -> None:
         """Blocks; for a thread."""
         try:

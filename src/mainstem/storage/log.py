@@ -397,17 +397,23 @@ class Log(DurableLog):
             old.create()
             return
         assert base_offset > old.base_offset
+        # Where the recovery point is past this segment, no recovery will look at it: what the last one wrote anew, and
+        # no flush has come to, must be durable now, the name of a transaction index included. The last entry of the
+        # time index, which comes now, is left to the next flush: recovery makes sure that it is there.
+        is_behind = old.has_unsynced_indexes(self._flush) and self._will_be_passed_over(base_offset)
         old.become_inactive()
-        # Where no later flush will look at this segment, recovery will not either: what the last recovery wrote anew
-        # must be durable now, the name of a transaction index included.
-        is_passed_over = self.recovery_point >= base_offset or self._flush is not None
-        if is_passed_over and old.sync_indexes():
+        if is_behind and old.sync_indexes():
             self._fs.sync_directory(self.directory)
         self._add_segment(base_offset, now_ms)
         # The state may end before the segment begins, where offsets were skipped.
         self.producers.states.end_offset = max(self.producers.states.end_offset, base_offset)
         self.producers.take_snapshot(sync=False)
         self._unflushed_roll = True
+
+    def _will_be_passed_over(self, base_offset: i64) -> bool:
+        """Whether a recovery will begin at `base_offset` or later, though nothing else is flushed before it."""
+        flush = self._flush
+        return self.recovery_point >= base_offset or (flush is not None and flush.offset >= base_offset)
 
     def _add_segment(self, base_offset: i64, now_ms: i64) -> None:
         """Makes an empty segment the active one; leftovers of its name are emptied (KAFKA-6388)."""

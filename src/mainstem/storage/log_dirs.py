@@ -626,7 +626,10 @@ class LogDirs(Generic[LogT]):
             # Its folder stays, and tells the next run to begin anew.
             move.log.abandon()
         self.moves.clear()
-        for directory in self.online:
+        for directory in self.directories:
+            if directory.offline is not None:
+                directory.abandon()
+                continue
             whole = self._loaded
             for key in directory.partitions:
                 if directory.offline is None:

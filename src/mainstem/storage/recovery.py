@@ -8,6 +8,7 @@ must reach to the end of the file, and the log to the recovery point: a log that
   unsynced writes reach a disk in any order (D4). Below it nothing is ever cut: that is a `StorageError`.
 - Indexes, transaction index, leader epochs and producer state are written anew from the batches (D6). So are leader
   epochs whose file makes no sense, whatever the stop was.
+- Of the segment before them the last entry of the time index is looked for, which is the last to become durable.
 - Doing it again changes nothing, and being interrupted loses nothing: only what is not durable is ever removed (D3).
 
 Leftovers are finished or undone as Kafka does it: `.deleted` goes; `.cleaned` goes, with every `.swap` at or past it
@@ -273,6 +274,8 @@ class _Loader:
     def _recover(self) -> None:
         self._kafka_left = self._is_preallocated(self.segments[-1])
         first: i64 = self._first_to_recover()
+        if first > 0:
+            self._complete_time_index(self.segments[first - 1])
         start: i64 = self.segments[first].base_offset
         self.producers.reload(self.segments[0].base_offset, start, self.now_ms)
         replay_producers(self.segments[:first], self.producers, start, True)
@@ -291,6 +294,13 @@ class _Loader:
             if cut:
                 self._remove_from(at)
                 break
+
+    def _complete_time_index(self, segment: Segment) -> None:
+        """Of a segment whose batches are durable: a roll leaves the last entry of its time index to the next flush."""
+        if not segment.has_last_time_entry():
+            segment.rebuild_indexes()
+        # A process that died may have left it unsynced: the next flush must cover it.
+        segment.time_index.ref.version += 1
 
     def _is_preallocated(self, segment: Segment) -> bool:
         """Whether the segment's index has the size and the zeros that only a running Kafka gives it."""

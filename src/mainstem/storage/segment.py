@@ -20,6 +20,7 @@ from mypy_extensions import i64
 from mainstem.protocol.batch import NO_TIMESTAMP, BatchView
 from mainstem.storage import names
 from mainstem.storage.errors import StorageError
+from mainstem.storage.flushing import FlushJob
 from mainstem.storage.fs import File
 from mainstem.storage.offset_index import RELATIVE_MAX, OffsetIndex
 from mainstem.storage.open_files import FileRef, OpenFiles
@@ -123,6 +124,29 @@ class Segment:
         """Loads both indexes, the first time; one that is missing or cannot be right is built anew. May block."""
         if self.index_damage():
             self.rebuild_indexes()
+
+    def has_last_time_entry(self) -> bool:
+        """Whether the time index ends with the largest timestamp, as a roll leaves it. May block."""
+        if self.index_damage():
+            return False
+        largest: i64 = NO_TIMESTAMP
+        largest_at: i64 = self.base_offset
+        index, log = self.offset_index.ref.pin(), self.log.pin()
+        try:
+            # Every entry of the offset index came with one of the time index, if that was due.
+            scan = self.scan_in(index, log, self.size, self.offset_index.last_offset, False)
+            while scan.advance():
+                if scan.header.max_timestamp > largest:
+                    largest = scan.header.max_timestamp
+                    largest_at = scan.header.last_offset
+        except StorageError:
+            return False
+        finally:
+            self.log.unpin()
+            self.offset_index.ref.unpin()
+        last: i64 = self.time_index.last_timestamp
+        # An earlier batch may have had the same timestamp.
+        return largest < last or (largest == last and self.time_index.last_offset <= largest_at)
 
     def rebuild_indexes(self) -> None:
         """Writes both indexes from the batches, as an append of each of them would have. Blocks."""
@@ -272,6 +296,13 @@ class Segment:
     def sync(self) -> None:
         """Makes the files durable. Blocks."""
         self._sync(self.refs())
+
+    def has_unsynced_indexes(self, flush: FlushJob | None) -> bool:
+        """Whether something was written to the indexes that no flush has made durable, nor `flush`, under way, will."""
+        for ref in self.refs():
+            if ref is not self.log and ref.dirty and not (flush is not None and flush.covers(ref)):
+                return True
+        return False
 
     def sync_indexes(self) -> bool:
         """Makes the indexes durable; whether the directory must be synced too. Blocks, but for little."""

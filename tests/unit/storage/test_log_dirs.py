@@ -435,6 +435,16 @@ def test_directories_of_others_are_refused() -> None:
     assert disk.locks == set()
 
 
+def test_a_directory_that_failed_is_let_go_at_the_stop() -> None:
+    """Whoever starts again in the same process may find it well."""
+    disk = new_disk("/a", "/b")
+    dirs = new_dirs(disk, "/a", "/b")
+    dirs.take_offline(dirs.directories[1], OSError("gone"))
+    dirs.close(broker_epoch=1, now_ms=0)
+    again = new_dirs(disk, "/a", "/b")
+    assert [one.previous_stop.clean for one in again.directories] == [True, False]
+
+
 def test_a_directory_is_locked_while_it_is_used() -> None:
     disk = new_disk("/a")
     dirs = new_dirs(disk, "/a")

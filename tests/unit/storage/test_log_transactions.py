@@ -118,6 +118,23 @@ def test_a_cold_transaction_index_is_a_job_that_blocks_nobody() -> None:
     assert [each.first_offset for each in step] == expected
 
 
+def test_a_reader_asks_no_more_segments_for_aborted_transactions_than_can_have_one_of_its_own() -> None:
+    """An entry says up to where no transaction was open: what lies behind it is nothing to who reads before it."""
+    disk = new_disk()
+    log = open_in(disk)
+    writer = Writer(log, 1)
+    for _ in range(20):
+        writer.send()
+        writer.end(False)
+        log.roll(NOW_MS)
+    asked: set[str] = set()
+    disk.on_operation = lambda operation, path, position, size: (
+        asked.add(path) if operation == "read" and path.endswith(".txnindex") else None
+    )
+    assert aborted(log, 0, 2) == [(1, 0, 1)]
+    assert len(asked) == 1
+
+
 def test_a_log_without_aborted_transactions_is_not_asked() -> None:
     disk = new_disk()
     log = open_in(disk, config())

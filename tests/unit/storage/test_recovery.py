@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from mainstem.core.log.producers import Origin
+from mainstem.sim.changes import every_survival
 from mainstem.sim.disk import SimDisk
 from mainstem.storage.errors import StorageError
 from mainstem.storage.fs import FileSystem
@@ -419,3 +420,101 @@ def test_producers_are_known_after_all_their_records_were_deleted_and_the_broker
     log = open_in(disk, SETTINGS, clean=clean, log_start=6, recovery_point=log.recovery_point)
     assert append(log, batch(b"05", producer_id=1, epoch=0, sequence=5)).base_offset == 5
     assert append(log, batch(b"06", producer_id=1, epoch=0, sequence=6)).base_offset == 6
+
+
+@pytest.mark.parametrize("is_flushing", [False, True])
+def test_a_roll_where_everything_is_durable_syncs_nothing_and_the_time_index_is_whole_after_any_power_loss(
+    is_flushing: bool,
+) -> None:
+    """Rolls happen on the loop. The last entry of the time index is left to the flush after it; until that has come, a
+    power cut may take it, and recovery begins behind the segment."""
+    settings = config(segment_bytes=4 * len(batch(b"v")), index_interval_bytes=len(batch(b"v")))
+    disk = new_disk()
+    log = open_in(disk, settings)
+    for number in range(4):
+        append(log, batch(b"v", timestamp=NOW_MS + 10 * number))
+    job = log.begin_flush(NOW_MS)
+    job.run()
+    if not is_flushing:
+        log.finish_flush(job)
+    synced: list[str] = []
+    disk.on_operation = lambda operation, path, position, size: (
+        synced.append(path) if operation in ("sync", "sync_directory") else None
+    )
+    append(log, batch(b"w", timestamp=NOW_MS + 40))
+    disk.on_operation = None
+    assert len(log.segments) == 2
+    assert synced == []
+    if is_flushing:
+        log.finish_flush(job)
+    assert log.recovery_point == 4 == log.segments[1].base_offset
+    expected = disk.peek(f"{DIRECTORY}/{0:020}.timeindex")
+    assert len(expected) == 24
+    crashes = 0
+    for kept in every_survival(disk.unsynced(), 3):
+        crashed = disk.fork()
+        crashed.power_loss_keeping(kept)
+        again = open_in(crashed, settings, recovery_point=4)
+        assert crashed.peek(f"{DIRECTORY}/{0:020}.timeindex") == expected
+        found = again.offset_for_timestamp(NOW_MS + 30, again.log_end)
+        assert found is not None
+        assert found.offset == 3
+        crashes += 1
+    assert crashes > 4
+    log.flush(NOW_MS)
+    disk.power_loss_keeping({})
+    assert disk.peek(f"{DIRECTORY}/{0:020}.timeindex") == expected
+
+
+def test_what_is_left_of_deleted_segments_is_no_reason_to_cut_what_came_after_them() -> None:
+    """A power cut may bring back a segment that lies below the log start, or a part of it."""
+    disk = written(8)
+    first = path(0, ".log")
+    file = disk.open(first)
+    file.truncate(file.size() - 1)
+    log = open_in(disk, SETTINGS, log_start=4)
+    assert (log.log_start, log.log_end) == (4, 8)
+    assert [each.base_offset for each in log.segments] == [4]
+    assert not disk.exists(first)
+
+
+def test_a_producer_that_expired_while_the_log_was_closed_is_not_known_again() -> None:
+    disk = new_disk()
+    log = open_in(disk)
+    append(log, batch(b"v", producer_id=1, epoch=0, sequence=0))
+    append(log, batch(b"v", producer_id=2, epoch=0, sequence=0, transactional=True))
+    log.close(NOW_MS)
+    day_ms = 86_400_000
+    for late_ms, known in ((day_ms - 1, [1, 2]), (day_ms, [2])):
+        again = open_in(disk, clean=True, recovery_point=2, now_ms=NOW_MS + late_ms)
+        assert [each.producer_id for each in again.producers.states.all()] == known, "an open transaction stays"
+        again.abandon()
+
+
+@pytest.mark.parametrize("has_producer", [False, True])
+def test_after_all_records_were_deleted_a_clean_stop_leaves_a_snapshot_only_for_producers(has_producer: bool) -> None:
+    """Kafka 4.3.1 was seen to leave none in either case; a producer would not be known after it."""
+    disk = new_disk()
+    log = open_in(disk)
+    append(log, batch(b"v", producer_id=1, epoch=0, sequence=0) if has_producer else batch(b"v"))
+    log.advance_log_start(1)
+    log.close(NOW_MS)
+    snapshots = [each for each in file_contents(disk) if each.endswith(".snapshot")]
+    assert snapshots == ([name(1, ".snapshot")] if has_producer else [])
+
+
+def test_a_flush_says_nothing_of_what_was_written_after_a_truncation_beside_it() -> None:
+    """D4: the recovery point would call durable what took the place of what the flush had covered."""
+    disk = new_disk()
+    log = open_in(disk, SETTINGS)
+    for number in range(3):
+        append(log, batch(b"%02d" % number))
+    job = log.begin_flush(NOW_MS)
+    job.run()
+    log.truncate_to(1, NOW_MS)
+    for number in range(3):
+        append(log, batch(b"%02d" % number), leader_epoch=1)
+    log.finish_flush(job)
+    assert log.recovery_point <= 1
+    log.flush(NOW_MS)
+    assert log.recovery_point == 4
