@@ -123,8 +123,8 @@ def test_offsets_of_unknown_partitions_are_answered_first(tmp_path: Path) -> Non
         await find_group(peer, "g")
         client = TxnClient(peer, "id")
         await client.begin()
-        request = client.offset_request("g", "t", 5)
-        request.topics += client.offset_request("g", "u", 6, partitions=(0, 7)).topics
+        request = client.offset_request("g", [("t", [0])], 5)
+        request.topics += client.offset_request("g", [("u", [0, 7])], 6).topics
         answer = await peer.ask(request, 5, TxnOffsetCommitResponse)
         assert [
             (topic.name, one.partition_index, ErrorCode(one.error_code))
