@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from mainstem.broker.app import Broker
+from mainstem.core.coordinator.effects import Outcome
+from mainstem.core.txn.machine import TxnMachine
+from mainstem.core.txn.states import Transaction
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.messages.k00_produce import ProduceResponse
 from mainstem.protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
@@ -123,8 +126,8 @@ def test_offsets_of_unknown_partitions_are_answered_first(tmp_path: Path) -> Non
         await find_group(peer, "g")
         client = TxnClient(peer, "id")
         await client.begin()
-        request = client.offset_request("g", "t", 5)
-        request.topics += client.offset_request("g", "u", 6, partitions=(0, 7)).topics
+        request = client.offset_request("g", [("t", [0])], 5)
+        request.topics += client.offset_request("g", [("u", [0, 7])], 6).topics
         answer = await peer.ask(request, 5, TxnOffsetCommitResponse)
         assert [
             (topic.name, one.partition_index, ErrorCode(one.error_code))
@@ -223,6 +226,40 @@ def test_a_transaction_whose_time_is_up_is_aborted(tmp_path: Path, tv2: bool) ->
     run_with_node(tmp_path, scenario, transaction_abort_timed_out_transaction_cleanup_interval_ms="20")
 
 
+def test_a_transaction_that_cannot_be_aborted_now_does_not_keep_others_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("t")
+        clients = first, second = TxnClient(peer, "first"), TxnClient(peer, "second")
+        for client in clients:
+            await client.find()
+            await client.init(timeout_ms=1)
+        abort = TxnMachine.abort_timed_out
+
+        def refused(machine: TxnMachine, ticket: object, timed_out: Transaction, *more: int) -> Outcome:
+            if timed_out.transactional_id == "first":
+                raise RemoteError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "not now")
+            return abort(machine, ticket, timed_out, *more)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(TxnMachine, "abort_timed_out", refused)
+            for client in clients:
+                await client.write("t", b"late")
+            while await second.settled() != "CompleteAbort":
+                await asyncio.sleep(0.01)
+            assert await first.settled() == "Ongoing"
+        while await first.settled() != "CompleteAbort":
+            await asyncio.sleep(0.01)
+
+    run_with_node(
+        tmp_path,
+        scenario,
+        transaction_abort_timed_out_transaction_cleanup_interval_ms="20",
+        transaction_state_log_num_partitions="1",
+    )
+
+
 def test_a_transaction_completes_when_one_of_its_topics_is_gone(tmp_path: Path) -> None:
     async def scenario(node: Broker, peer: Peer) -> None:
         for topic in ("gone", "stays"):
@@ -298,6 +335,42 @@ def test_a_decided_transaction_is_completed_by_the_next_start(tmp_path: Path, tv
         await node.stop()
 
     asyncio.run(asyncio.wait_for(run(), 30))
+
+
+@pytest.mark.parametrize(
+    ("code", "state"),
+    [
+        (ErrorCode.TRANSACTION_COORDINATOR_FENCED, "PrepareCommit"),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, "CompleteCommit"),
+    ],
+)
+def test_markers_that_will_never_be_taken_are_sent_once(tmp_path: Path, code: ErrorCode, state: str) -> None:
+    """Another coordinator ends what this one had to end; and a partition that knows a later epoch does not hang it."""
+
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("t")
+        client = TxnClient(peer, "id")
+        await client.begin()
+        await client.write("t", b"a")
+        send, asked = node.peers.send, 0
+
+        async def refused(node_id: int, message: Message, version: int) -> Message:
+            nonlocal asked
+            answer = await send(node_id, message, version)
+            if isinstance(answer, WriteTxnMarkersResponse):
+                asked += 1
+                answer.markers[0].topics[0].partitions[0].error_code = code
+            return answer
+
+        node.peers.send = refused  # type: ignore[method-assign]
+        assert await client.end() is ErrorCode.NONE
+        while asked == 0 or node.transactions._markers._tasks:
+            await asyncio.sleep(0)
+        assert asked == 1
+        while (await client.describe()).transaction_state != state:
+            pass
+
+    run_with_node(tmp_path, scenario)
 
 
 def test_a_long_poll_across_an_abort_has_the_aborted_list(tmp_path: Path) -> None:
@@ -656,12 +729,15 @@ def test_transactions_are_not_listed_while_some_are_still_being_read(tmp_path: P
     run_with_node(tmp_path, scenario)
 
 
+@pytest.mark.parametrize("meanwhile", [False, True], ids=["from the start", "once a coordinator has begun"])
 @pytest.mark.parametrize("level", [1, 0])
-def test_transactions_complete_at_lower_levels_too(tmp_path: Path, level: int) -> None:
+def test_transactions_complete_at_lower_levels_too(tmp_path: Path, level: int, meanwhile: bool) -> None:
     """T12: ended by their client, or by the next one. Version 2 is refused where records have no place for it."""
 
     async def scenario(node: Broker, peer: Peer) -> None:
         await peer.ensure_topic("t")
+        if meanwhile:
+            await TxnClient(peer, "newer").begin()
         update = FeatureUpdateKey(feature="transaction.version", max_version_level=level, upgrade_type=2)
         updated = await peer.ask(UpdateFeaturesRequest(feature_updates=[update]), 1, UpdateFeaturesResponse)
         assert updated.error_code == 0, updated

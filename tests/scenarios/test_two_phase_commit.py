@@ -193,6 +193,35 @@ def test_a_client_is_not_told_of_a_transaction_that_its_predecessor_can_still_wr
     run_with_node(tmp_path, scenario, transaction_two_phase_commit_enable="true", request_timeout_ms="100")
 
 
+def test_a_client_that_was_overtaken_fences_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between its epoch and the fence another client may have begun a transaction, which is not the one it kept."""
+
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("t")
+        old, other = TxnClient(peer, "id"), TxnClient(await connect(node), "id")
+        await old.find()
+        await old.init(enable2_pc=True)
+        await old.write("t", b"prepared")
+        describe = node.transactions.describe
+
+        async def overtaken(transactional_id: str) -> object:
+            monkeypatch.setattr(node.transactions, "describe", describe)
+            assert (await other.init()).error_code == 0
+            await other.write("t", b"others")
+            return await describe(transactional_id)
+
+        monkeypatch.setattr(node.transactions, "describe", overtaken)
+        back = TxnClient(peer, "id")
+        await back.init(enable2_pc=True, keep_prepared_txn=True)
+        assert await other.send("t", b"go on") is ErrorCode.NONE
+        assert await back.end() is ErrorCode.PRODUCER_FENCED
+        assert await other.end_and_wait() is ErrorCode.NONE
+        assert await read_committed(peer, "t") == [b"others", b"go on"]
+        other.peer.close()
+
+    run_with_node(tmp_path, scenario, transaction_two_phase_commit_enable="true")
+
+
 def test_switching_two_phase_commit_off_ends_nothing_that_is_prepared(tmp_path: Path) -> None:
     """Its client may have promised to commit it. It has no time-out; who has it ends it, a newcomer aborts it, and
     nobody comes back to it."""

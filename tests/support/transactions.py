@@ -197,8 +197,9 @@ class TxnClient:
         return await self.send_offset(group, topic, offset)
 
     def offset_request(
-        self, group: str, topic: str, offset: int, partitions: tuple[int, ...] = (0,)
+        self, group: str, topics: list[tuple[str, list[int]]], offset: int, metadata: str | None = "m"
     ) -> TxnOffsetCommitRequest:
+        """Commits the same offset for all of these partitions."""
         return TxnOffsetCommitRequest(
             transactional_id=self.transactional_id,
             group_id=group,
@@ -209,16 +210,17 @@ class TxnClient:
                     name=topic,
                     partitions=[
                         TxnOffsetCommitRequestPartition(
-                            partition_index=index, committed_offset=offset, committed_metadata="m"
+                            partition_index=index, committed_offset=offset, committed_metadata=metadata
                         )
-                        for index in partitions
+                        for index in indexes
                     ],
                 )
+                for topic, indexes in topics
             ],
         )
 
     async def send_offset(self, group: str, topic: str, offset: int) -> ErrorCode:
-        request = self.offset_request(group, topic, offset)
+        request = self.offset_request(group, [(topic, [0])], offset)
         answer = await self.peer.ask(request, 5 if self.tv2 else self.pick(0, 4), TxnOffsetCommitResponse)
         return ErrorCode(answer.topics[0].partitions[0].error_code)
 

@@ -9,6 +9,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from mainstem.protocol.fields import Struct
+from mainstem.protocol.messages.k02_list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from mainstem.protocol.messages.k61_describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -38,6 +44,18 @@ async def until_ready(step: Callable[[], Awaitable[None]]) -> None:
     await step()
 
 
+async def make_topic(peer: Peer, name: str) -> None:
+    """Returns when the topic is there and can be written to: Kafka tells of its leader before that leads."""
+
+    async def is_led() -> None:
+        await peer.ensure_topic(name)
+        wanted = ListOffsetsTopic(name=name, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])
+        answer = await peer.ask(ListOffsetsRequest(replica_id=-1, topics=[wanted]), 7, ListOffsetsResponse)
+        assert answer.topics[0].partitions[0].error_code == 0, answer
+
+    await until_ready(is_led)
+
+
 class Side:
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
@@ -64,7 +82,7 @@ class Side:
 
     async def topics(self, *names: str) -> None:
         for name in names:
-            await until_ready(lambda name=name: self.peer.ensure_topic(name))  # type: ignore[misc]
+            await make_topic(self.peer, name)
 
     async def describe(self, label: str, client: TxnClient) -> None:
         found = await client.describe()

@@ -2,7 +2,6 @@
 while one is open and when topics or records go in the middle, and what is left when ids and producers have expired."""
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
@@ -25,41 +24,12 @@ from mainstem.protocol.messages.k21_delete_records import (
 from mainstem.protocol.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
 from mainstem.protocol.primitives import ZERO_UUID
 from tests.compat.differential.recorded import Side, compare, until_ready
-from tests.support.kafka import Kafka, KafkaNode
-from tests.support.node import Node
 from tests.support.raw import fetch_request
 from tests.support.transactions import TIMESTAMP, TxnClient, find_group, read_committed
 
 pytestmark = [pytest.mark.campaign, pytest.mark.kafka, pytest.mark.timeout(300)]
 
-SETTINGS = {"transaction.state.log.num.partitions": "1", "offsets.topic.num.partitions": "1"}
-EXPIRATION = {
-    "transactional.id.expiration.ms": "4000",
-    "transaction.remove.expired.transaction.cleanup.interval.ms": "300",
-    "producer.id.expiration.ms": "1500",
-    "producer.id.expiration.check.interval.ms": "300",
-}
-
 both_versions = pytest.mark.parametrize("tv2", [False, True], ids=["tv1", "tv2"])
-
-
-@pytest.fixture(scope="module")
-def ports(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int]]:
-    with (
-        KafkaNode(kafka, tmp_path_factory.mktemp("kafka"), SETTINGS) as theirs,
-        Node(tmp_path_factory.mktemp("mainstem"), SETTINGS) as ours,
-    ):
-        yield theirs.port, ours.port
-
-
-@pytest.fixture(scope="module")
-def forgetful(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int]]:
-    """Nodes on which everything expires within seconds."""
-    with (
-        KafkaNode(kafka, tmp_path_factory.mktemp("kafka"), SETTINGS | EXPIRATION) as theirs,
-        Node(tmp_path_factory.mktemp("mainstem"), SETTINGS | EXPIRATION) as ours,
-    ):
-        yield theirs.port, ours.port
 
 
 @pytest.mark.parametrize("version", [9, 11, 12])
@@ -190,6 +160,48 @@ def test_records_that_are_deleted_in_the_middle(ports: tuple[int, int]) -> None:
         await delete(-1)
         await offsets("empty")
         await side.producers("empty", "cut")
+
+    compare(ports, part)
+
+
+LATE = ("commit", "abort", "send", "add", "offset", "init")
+
+
+@both_versions
+@pytest.mark.parametrize("first", LATE)
+def test_what_a_client_is_told_whose_time_was_up(ports: tuple[int, int], tv2: bool, first: str) -> None:
+    async def part(side: Side) -> None:
+        topic = group = f"late-{first}{tv2}"
+        await side.topics(topic)
+        await until_ready(lambda: find_group(side.peer, group))
+        client = await side.client(f"late-{first}{tv2}", tv2)
+        await client.init(timeout_ms=300)
+        await client.write(topic, b"x")
+        side.note("offset", await client.commit_offset(group, topic, 5))
+        while (await client.describe()).transaction_state != "CompleteAbort":
+            await asyncio.sleep(0.05)
+        await side.describe("timed out", client)
+        at = LATE.index(first)
+        for what in (*LATE[at:], *LATE[:at]):
+            late = client.copy()
+            if what == "init":
+                answer = await late.init(expected=(client.producer_id, client.epoch))
+                code: object = answer.error_code
+            elif what == "send":
+                code = await late.send(topic, b"late")
+            elif what == "add":
+                code = await late.add((topic, 0))
+            elif what == "offset":
+                code = await late.commit_offset(group, topic, 9)
+            else:
+                code = await late.end_and_wait(what == "commit")
+            side.note(what, (code, late.epoch, late.producer_id == client.producer_id))
+            await side.describe(what, client)
+        await client.init()
+        await client.write(topic, b"new")
+        side.note("end of the next", await client.end_and_wait())
+        await side.producers("at last", topic)
+        side.note("committed", await read_committed(side.peer, topic))
 
     compare(ports, part)
 

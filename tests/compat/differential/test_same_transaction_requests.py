@@ -5,8 +5,6 @@ named twice, fenced or not allowed, and groups that go in the middle.
 of requests whose answers are compared one by one.
 """
 
-from collections.abc import Iterator
-
 import pytest
 
 from mainstem.protocol.messages.k08_offset_commit import (
@@ -39,12 +37,7 @@ from mainstem.protocol.messages.k27_write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from mainstem.protocol.messages.k28_txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-    TxnOffsetCommitResponse,
-)
+from mainstem.protocol.messages.k28_txn_offset_commit import TxnOffsetCommitResponse
 from mainstem.protocol.messages.k42_delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from mainstem.protocol.messages.k47_offset_delete import (
     OffsetDeleteRequest,
@@ -58,25 +51,13 @@ from mainstem.protocol.messages.k65_describe_transactions import (
 )
 from mainstem.protocol.messages.k66_list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from tests.compat.differential.recorded import OURS_TO_CHOOSE, Side, compare, until_ready
-from tests.support.kafka import Kafka, KafkaNode
-from tests.support.node import Node
 from tests.support.transactions import TxnClient, find_group, latest, read_committed
 
 pytestmark = [pytest.mark.campaign, pytest.mark.kafka, pytest.mark.timeout(300)]
 
-SETTINGS = {"transaction.state.log.num.partitions": "1", "offsets.topic.num.partitions": "1"}
 NOBODY = 800_000
 """Added to a producer id that was given: nobody has it."""
 Topics = list[tuple[str, list[int]]]
-
-
-@pytest.fixture(scope="module")
-def ports(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int]]:
-    with (
-        KafkaNode(kafka, tmp_path_factory.mktemp("kafka"), SETTINGS) as theirs,
-        Node(tmp_path_factory.mktemp("mainstem"), SETTINGS) as ours,
-    ):
-        yield theirs.port, ours.port
 
 
 # AddPartitionsToTxn
@@ -360,37 +341,6 @@ def test_coordinators_that_are_looked_for(ports: tuple[int, int], version: int) 
 # Offsets
 
 
-def txn_offsets(
-    client: TxnClient,
-    group: str,
-    topics: Topics,
-    offset: int = 3,
-    metadata: str | None = "m",
-    **other: object,
-) -> TxnOffsetCommitRequest:
-    request = TxnOffsetCommitRequest(
-        transactional_id=client.transactional_id,
-        group_id=group,
-        producer_id=client.producer_id,
-        producer_epoch=client.epoch,
-        topics=[
-            TxnOffsetCommitRequestTopic(
-                name=name,
-                partitions=[
-                    TxnOffsetCommitRequestPartition(
-                        partition_index=index, committed_offset=offset, committed_metadata=metadata
-                    )
-                    for index in indexes
-                ],
-            )
-            for name, indexes in topics
-        ],
-    )
-    for name, value in other.items():
-        setattr(request, name, value)
-    return request
-
-
 async def add_group(side: Side, client: TxnClient, group: str, version: int) -> None:
     if not client.tv2:
         request = AddOffsetsToTxnRequest(
@@ -427,8 +377,17 @@ def test_offsets_that_are_part_of_a_transaction(ports: tuple[int, int], version:
         group = f"group{version}"
         a: Topics = [("a", [0])]
 
-        async def commit(label: str, topics: Topics = a, group: str = group, **other: object) -> None:
-            request = txn_offsets(client, group, topics, **other)  # type: ignore[arg-type]
+        async def commit(
+            label: str,
+            topics: Topics = a,
+            group: str = group,
+            offset: int = 3,
+            metadata: str | None = "m",
+            **other: object,
+        ) -> None:
+            request = client.offset_request(group, topics, offset, metadata)
+            for name, value in other.items():
+                setattr(request, name, value)
             await side.ask(label, request, version, TxnOffsetCommitResponse)
 
         if not client.tv2:
@@ -489,7 +448,7 @@ def test_a_group_that_is_deleted_in_the_middle(ports: tuple[int, int], tv2: bool
         client, group = await side.client(f"deleted{tv2}", tv2), f"deleted{tv2}"
         version = 5 if tv2 else 4
         await add_group(side, client, group, version)
-        request = txn_offsets(client, group, [("a", [0])])
+        request = client.offset_request(group, [("a", [0])], 3)
         await side.ask("commit", request, version, TxnOffsetCommitResponse)
         delete = DeleteGroupsRequest(groups_names=[group])
         await side.ask("deletion", delete, 2, DeleteGroupsResponse)

@@ -8,7 +8,6 @@ any more, because how long that takes is a side's own affair.
 import asyncio
 import os
 import random
-from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -26,8 +25,7 @@ from mainstem.protocol.messages.k57_update_features import (
 )
 from mainstem.protocol.messages.k66_list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from mainstem.protocol.records import iterate_records
-from tests.support.kafka import Kafka, KafkaNode
-from tests.support.node import Node
+from tests.compat.differential.recorded import make_topic, until_ready
 from tests.support.raw import Peer
 from tests.support.transactions import TxnClient, committed_offset, find_group, read_committed
 
@@ -38,17 +36,6 @@ STORIES = [(level, seed) for level in (2, 1, 0) for seed in range(SEEDS if level
 STEPS = 60
 LAST_EPOCH = 32766
 UPGRADE, SAFE_DOWNGRADE = 1, 2
-
-SETTINGS = {"transaction.state.log.num.partitions": "1", "offsets.topic.num.partitions": "1"}
-
-
-@pytest.fixture(scope="module")
-def ports(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int]]:
-    with (
-        KafkaNode(kafka, tmp_path_factory.mktemp("kafka"), SETTINGS) as theirs,
-        Node(tmp_path_factory.mktemp("mainstem"), SETTINGS) as ours,
-    ):
-        yield theirs.port, ours.port
 
 
 async def connect(port: int) -> Peer:
@@ -71,17 +58,6 @@ async def level_of(peer: Peer) -> int:
     request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
     answer = await peer.ask(request, 4, ApiVersionsResponse)
     return {one.name: one.max_version_level for one in answer.finalized_features}.get("transaction.version", 0)
-
-
-async def until_ready(step: Callable[[], Awaitable[None]]) -> None:
-    """Kafka makes its internal topics when they are first asked for, and says that they are not there yet."""
-    for _ in range(200):
-        try:
-            await step()
-            return
-        except AssertionError:
-            await asyncio.sleep(0.1)
-    await step()
 
 
 # As RE2 takes them, or does not.
@@ -111,7 +87,7 @@ class Story:
 
     async def start(self) -> None:
         for topic in self.topics:
-            await until_ready(lambda topic=topic: self.peer.ensure_topic(topic))  # type: ignore[misc]
+            await make_topic(self.peer, topic)
         await until_ready(lambda: find_group(self.peer, self.group))
         await until_ready(self.known[0].find)
         await until_ready(self._init_works)
@@ -234,7 +210,7 @@ def test_epochs_end_in_the_same_way(ports: tuple[int, int]) -> None:
         peer = await connect(port)
         await set_level(peer, 2)
         client = TxnClient(peer, "exhausted")
-        await until_ready(lambda: peer.ensure_topic("t"))
+        await make_topic(peer, "t")
         await until_ready(client.find)
         await client.init()
         first = client.producer_id
@@ -280,7 +256,7 @@ def test_lists_are_filtered_in_the_same_way(ports: tuple[int, int]) -> None:
     async def run_on(port: int) -> list[Any]:
         peer = await connect(port)
         await set_level(peer, 2)
-        await until_ready(lambda: peer.ensure_topic("listed"))
+        await make_topic(peer, "listed")
         clients = [TxnClient(peer, f"list-{name}") for name in ("open", "done", "idle")]
         for client in clients:
             await until_ready(client.find)

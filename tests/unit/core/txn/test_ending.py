@@ -109,6 +109,7 @@ def test_the_last_epoch_ends_into_a_new_producer_id_and_knows_its_repeat(commit:
     assert after.epoch == 0
     assert after.producer_id != who.producer_id
     assert h.init((after.producer_id, 0)) is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert h.add(after) is ErrorCode.CONCURRENT_TRANSACTIONS, "it has its next identity already (KAFKA-18575)"
     h.write_markers()
     assert h.markers == [(who.producer_id, EPOCH_MAX, commit, (A,), TV2)]
     assert h.end(last, commit) == after

@@ -179,3 +179,16 @@ def test_the_last_epoch_of_who_came_back_ends_into_a_new_producer_id() -> None:
     assert after.epoch == 0
     assert after.producer_id != who.producer_id
     assert h.end(last) == after
+
+
+def test_the_last_epoch_of_who_came_back_under_another_producer_id_knows_its_repeat() -> None:
+    h, who = prepared()
+    h.given(two_phase=True, keep=True)
+    h.set(next_producer_id=77, next_producer_epoch=EPOCH_MAX - 1)
+    last = Producer(77, EPOCH_MAX - 1)
+    after = h.end(last)
+    assert isinstance(after, Producer)
+    assert after.epoch == 0
+    assert after.producer_id not in (who.producer_id, last.producer_id)
+    assert h.end(last) == after
+    assert h.taken_over().end(last) == after
