@@ -14,6 +14,7 @@ from mainstem.client.consumer_sync import Consumer
 from mainstem.client.errors import (
     CommitFailedError,
     GroupAuthorizationError,
+    IllegalStateError,
     KafkaError,
     SerializationError,
     TopicAuthorizationError,
@@ -466,3 +467,20 @@ def test_a_paused_broker_is_waited_for(cluster: Cluster, topic: str) -> None:
         cluster.resume()
         writer.send(topic, 0, [b"2"])
         assert read(consumer, 1) == [b"2"]
+
+
+def test_a_subscription_that_is_refused_leaves_the_listener_of_the_one_before(cluster: Cluster, topic: str) -> None:
+    told: list[str] = []
+
+    class Listener(RebalanceListener):
+        def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+            told.append("revoked")
+
+    with consumer_of(cluster, topic, group_id=topic) as consumer:
+        consumer.subscribe([topic], listener=Listener())
+        while not consumer.assignment:
+            consumer.poll(50)
+        with pytest.raises(IllegalStateError, match="unsubscribe first"):
+            consumer.subscribe(pattern="other.*")
+        consumer.unsubscribe()
+    assert told == ["revoked"]
