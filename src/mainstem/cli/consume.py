@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _POLL_MS: Final = 200.0
 _COMMIT_EVERY_S: Final = 1.0
+_LAST_WAIT_MS: Final = 2000.0
 
 
 def declare(parser: argparse.ArgumentParser, command: str) -> None:
@@ -90,12 +91,17 @@ def consume(given: argparse.Namespace) -> int:
         with Consumer(**_options(given)) as consumer:
             reading = _subscribe(consumer, given, sink) if given.group else _assign(consumer, given, there)
             sink.open()
+            patience_ms: float = given.timeout
             try:
                 with reading.at_work():
                     reading.run(sink, out)
+            except KeyboardInterrupt:
+                patience_ms = _LAST_WAIT_MS
+                raise
             finally:
                 sink.close()
                 reading.commit(out)
+                consumer.close(patience_ms)
     finally:
         sink.close()
     elapsed_s = max(time.monotonic() - began, 1e-9)
@@ -187,10 +193,14 @@ class Reading:
 
         if not self._is_group:
             return
-        mine = set(self._consumer.assignment)
-        written = self._written
         try:
-            self._consumer.commit(None if written is None else {tp: at for tp, at in written.items() if tp in mine})
+            if self._written is None:
+                self._consumer.commit()
+            else:
+                # Interrupted, or a file is full: a broker that does not answer is not waited for.
+                mine = set(self._consumer.assignment)
+                written = {tp: at for tp, at in self._written.items() if tp in mine}
+                self._consumer.commit(written, timeout_ms=_LAST_WAIT_MS)
         except KafkaError as error:
             out.note(f"not committed: {error}")
 
