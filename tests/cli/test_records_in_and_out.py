@@ -148,6 +148,17 @@ def test_a_group_reads_on_where_it_was_and_can_be_set_back(shell: Shell, topic: 
     assert shell.run("groups", "delete", group).code == 4
 
 
+@pytest.mark.parametrize("form", ["raw", "parquet"])
+def test_what_could_not_be_written_is_read_again_by_the_group(shell: Shell, topic: str, form: str) -> None:
+    shell.check("produce", topic, "-p", "0", stdin=b"1\n2\n")
+    group = f"g-{uuid4().hex[:8]}"
+    ended = shell.run("consume", topic, "--group", group, "--format", form, "--output", "/dev/full")
+    assert ended.code == 1
+    assert "No space left" in ended.err
+    assert shell.check("consume", topic, "--group", group).lines == ["1", "2"]
+    assert shell.check("consume", topic, "--group", group).lines == []
+
+
 def test_a_group_that_is_at_work_is_shown_and_not_reset(shell: Shell, topic: str) -> None:
     group = f"busy-{uuid4().hex[:8]}"
     shell.check("produce", topic, "-p", "0", stdin=b"1\n")

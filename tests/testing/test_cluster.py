@@ -2,12 +2,18 @@
 
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
+from mainstem import Admin, ConfigResource, NewTopic
 from mainstem.client.consumer_sync import Consumer
-from mainstem.client.errors import KafkaError, TopicAuthorizationError, UnknownTopicOrPartitionError
+from mainstem.client.errors import (
+    KafkaError,
+    PolicyViolationError,
+    TopicAuthorizationError,
+    UnknownTopicOrPartitionError,
+)
 from mainstem.client.types import TopicPartition
 from mainstem.protocol.errors import ErrorCode
 from mainstem.testing import Cluster
@@ -144,6 +150,30 @@ def test_every_topic_that_was_asked_for_gets_the_error(cluster: Cluster) -> None
             consumer.partitions_for("t", timeout_ms=300)
         cluster.heal()
         assert consumer.partitions_for("t") == [0]
+
+
+@pytest.mark.parametrize(
+    ("api", "ask"),
+    [
+        ("CreateTopics", lambda admin: admin.create_topics([NewTopic("new", 1, configs={"retention.ms": "1000"})])),
+        (
+            "IncrementalAlterConfigs",
+            lambda admin: admin.alter_configs({ConfigResource.topic("t"): {"retention.ms": "1"}}),
+        ),
+        ("DescribeConfigs", lambda admin: admin.describe_configs([ConfigResource.topic("t")], names=["retention.ms"])),
+        ("ListGroups", lambda admin: admin.list_groups(states=["Stable"])),
+        ("ListTransactions", lambda admin: admin.list_transactions(states=["Ongoing"])),
+        ("DeleteTopics", lambda admin: admin.delete_topics(["t"])),
+        ("DeleteRecords", lambda admin: admin.delete_records({TopicPartition("t", 0): 0})),
+    ],
+)
+def test_an_error_is_told_whatever_was_asked_along_with_it(
+    cluster: Cluster, api: str, ask: Callable[[Admin], object]
+) -> None:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        cluster.fail(api, "POLICY_VIOLATION")
+        with pytest.raises(PolicyViolationError):
+            ask(admin)
 
 
 def test_a_dropped_connection_is_before_or_after_the_request_was_carried_out(cluster: Cluster) -> None:

@@ -14,11 +14,13 @@ from mainstem.client.consumer_sync import Consumer
 from mainstem.client.errors import (
     CommitFailedError,
     GroupAuthorizationError,
+    IllegalStateError,
     KafkaError,
     SerializationError,
     TopicAuthorizationError,
 )
 from mainstem.client.listeners import RebalanceListener
+from mainstem.client.membership import Membership
 from mainstem.client.types import TopicPartition
 from mainstem.testing import Cluster
 from tests.support.client_load import Writer
@@ -466,3 +468,62 @@ def test_a_paused_broker_is_waited_for(cluster: Cluster, topic: str) -> None:
         cluster.resume()
         writer.send(topic, 0, [b"2"])
         assert read(consumer, 1) == [b"2"]
+
+
+def test_a_subscription_that_is_refused_leaves_the_listener_of_the_one_before(cluster: Cluster, topic: str) -> None:
+    told: list[str] = []
+
+    class Listener(RebalanceListener):
+        def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+            told.append("revoked")
+
+    with consumer_of(cluster, topic, group_id=topic) as consumer:
+        consumer.subscribe([topic], listener=Listener())
+        while not consumer.assignment:
+            consumer.poll(50)
+        with pytest.raises(IllegalStateError, match="unsubscribe first"):
+            consumer.subscribe(pattern="other.*")
+        consumer.unsubscribe()
+    assert told == ["revoked"]
+
+
+def member_of(consumer: Consumer) -> Membership:
+    assert consumer._core._membership is not None
+    return consumer._core._membership
+
+
+def test_a_member_that_is_voted_out_while_it_gives_some_partitions_back_loses_the_others(
+    cluster: Cluster, topic: str
+) -> None:
+    """It keeps them over a rebalance (KIP-429), but somebody else may read them already."""
+    other = f"{topic}-other"
+    cluster.create_topic(other)
+    told: list[tuple[str, list[str]]] = []
+
+    class Listener(RebalanceListener):
+        def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+            if not told:
+                cluster.fail("Heartbeat", "UNKNOWN_MEMBER_ID")
+                until(lambda: member_of(consumer)._generation < 0)
+            told.append(("revoked", [tp.topic for tp in partitions]))
+
+        def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
+            told.append(("lost", [tp.topic for tp in partitions]))
+
+    def until(condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 20
+        while not condition():
+            assert time.monotonic() < deadline, "it did not come about in time"
+            time.sleep(0.005)
+
+    def polls_until(condition: Callable[[], bool]) -> None:
+        until(lambda: consumer.poll(20) == [] and condition())
+
+    options = {"group_id": topic, "partition_assignment_strategy": "cooperative-sticky"}
+    with consumer_of(cluster, topic, **options) as consumer:
+        consumer.subscribe([topic, other], listener=Listener())
+        polls_until(lambda: len(consumer.assignment) == 2)
+        consumer.subscribe([other], listener=Listener())
+        polls_until(lambda: len(told) == 2 and member_of(consumer).is_settled)
+        assert consumer.assignment == [(other, 0)]
+    assert told[:2] == [("revoked", [topic]), ("lost", [other])]

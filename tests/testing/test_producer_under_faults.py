@@ -1,6 +1,7 @@
 """A producer whose broker is slow at the wrong moment."""
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
@@ -121,3 +122,78 @@ def test_an_abort_that_drops_a_batch_between_two_tries_leaves_the_next_transacti
     with Cluster(topics={"t": 1}) as cluster:
         asyncio.run(asyncio.wait_for(story(cluster), 20))
         assert read_values(cluster.bootstrap, "t", 0, read_committed=True) == [b"next"]
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_an_abort_ends_a_transaction_that_the_coordinator_is_just_being_told_of(is_lost: bool) -> None:
+    """Before transaction.version 2: or it would stay open, and whoever began it be fenced when its time is up."""
+
+    async def story(cluster: Cluster) -> None:
+        servers: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap}
+        async with AsyncAdmin(**servers) as admin:
+            await admin.update_features({"transaction.version": 1}, downgrade=True)
+            async with AsyncProducer(**servers, transactional_id="id", max_block_ms=1000) as producer:
+                await producer.init_transactions()
+                producer.begin_transaction()
+                await producer.partitions_for("t")
+                if is_lost:
+                    cluster.disconnect("AddPartitionsToTxn", times=1, carried_out=True)
+                    cluster.fail("AddPartitionsToTxn", "COORDINATOR_LOAD_IN_PROGRESS", times=None)
+                else:
+                    cluster.delay("AddPartitionsToTxn", 0.3)
+                await producer.send("t", b"aborted")
+                while not cluster.requests("AddPartitionsToTxn"):
+                    await asyncio.sleep(0.01)
+                await producer.abort_transaction()
+                cluster.heal()
+                assert [each.state for each in await admin.list_transactions() if each.state == "Ongoing"] == []
+                async with producer.transaction():
+                    await producer.send("t", b"next")
+
+    with Cluster(topics={"t": 1}) as cluster:
+        asyncio.run(asyncio.wait_for(story(cluster), 30))
+        assert read_values(cluster.bootstrap, "t", 0, read_committed=True) == [b"next"]
+
+
+def test_an_abort_before_the_coordinator_was_told_of_anything_is_one() -> None:
+    async def story(cluster: Cluster) -> None:
+        servers: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap}
+        async with AsyncAdmin(**servers) as admin:
+            await admin.update_features({"transaction.version": 1}, downgrade=True)
+        async with AsyncProducer(**servers, transactional_id="id", max_block_ms=500) as producer:
+            await producer.init_transactions()
+            producer.begin_transaction()
+            cluster.fail("AddPartitionsToTxn", "COORDINATOR_LOAD_IN_PROGRESS", times=None)
+            with pytest.raises(KafkaTimeoutError):
+                await producer.send_and_wait("t", b"aborted")
+            await producer.abort_transaction()
+            cluster.heal()
+            async with producer.transaction():
+                await producer.send("t", b"next")
+
+    with Cluster(topics={"t": 1}) as cluster:
+        asyncio.run(asyncio.wait_for(story(cluster), 30))
+        assert read_values(cluster.bootstrap, "t", 0, read_committed=True) == [b"next"]
+
+
+def test_a_batch_that_may_have_been_written_is_asked_about_before_it_goes_under_a_new_epoch() -> None:
+    """Both are written while nobody listens, and the first is given up: the second must not be written once more."""
+
+    async def story(cluster: Cluster) -> None:
+        async with AsyncProducer(
+            bootstrap_servers=cluster.bootstrap, linger_ms=0, request_timeout_ms=1900, delivery_timeout_ms=2000
+        ) as producer:
+            await producer.send_and_wait("t", b"0")
+            cluster.pause()
+            first = await producer.send("t", b"1")
+            await asyncio.sleep(1)  # so that the time of one is up and that of the other is not
+            second = await producer.send("t", b"2")
+            with pytest.raises(KafkaTimeoutError):
+                await first
+            cluster.resume()
+            with contextlib.suppress(KafkaTimeoutError):
+                await second
+
+    with Cluster(topics={"t": 1}) as cluster:
+        asyncio.run(asyncio.wait_for(story(cluster), 20))
+        assert read_values(cluster.bootstrap, "t", 0) in ([b"0", b"1", b"2"], [b"0", b"2"])

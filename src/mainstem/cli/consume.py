@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import argparse
 import time
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from mainstem.client.types import TopicPartition
 
 _POLL_MS: Final = 200.0
+_COMMIT_EVERY_S: Final = 1.0
+_LAST_WAIT_MS: Final = 2000.0
 
 
 def declare(parser: argparse.ArgumentParser, command: str) -> None:
@@ -86,9 +89,19 @@ def consume(given: argparse.Namespace) -> int:
     began = time.monotonic()
     try:
         with Consumer(**_options(given)) as consumer:
-            reading = _subscribe(consumer, given) if given.group else _assign(consumer, given, there)
+            reading = _subscribe(consumer, given, sink) if given.group else _assign(consumer, given, there)
             sink.open()
-            reading.run(sink, out)
+            patience_ms: float = given.timeout
+            try:
+                with reading.at_work():
+                    reading.run(sink, out)
+            except KeyboardInterrupt:
+                patience_ms = _LAST_WAIT_MS
+                raise
+            finally:
+                sink.close()
+                reading.commit(out)
+                consumer.close(patience_ms)
     finally:
         sink.close()
     elapsed_s = max(time.monotonic() - began, 1e-9)
@@ -106,6 +119,8 @@ def _options(given: argparse.Namespace) -> dict[str, Any]:
         # Whoever names a group wants what it has not read, and that is everything for a new one.
         "auto_offset_reset": "earliest",
         "allow_auto_create_topics": False,
+        # What was read and could not be written must not be passed over: it is committed once it is written.
+        "enable_auto_commit": False,
         "isolation_level": "read_committed" if given.read_committed else "read_uncommitted",
         "default_api_timeout_ms": given.timeout,
         "max_poll_records": 1000,
@@ -130,9 +145,22 @@ class Reading:
         self._is_group = given.group is not None
         self._max: int | None = given.max
         self._idle_s: float | None = None if given.idle is None else given.idle / 1000
+        self._written: dict[TopicPartition, int] | None = {}
+        """How far each partition has been written; None when all that was given out is."""
+        self._is_at_work = False
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """While it is, whatever the consumer gave out is written when it is polled again."""
+        self._is_at_work = True
+        try:
+            yield
+        finally:
+            self._is_at_work = False
 
     def run(self, sink: Sink, out: Output) -> None:
-        last_s = time.monotonic()
+        self._written = written = {}
+        last_s = committed_s = time.monotonic()
         total = self._total if self._max is None else min(self._max, self._total or self._max)
         with out.progress("reading", total) if sink.is_file else nullcontext(Progress()) as bar:
             while not self._is_over():
@@ -143,8 +171,38 @@ class Reading:
                     bar.advance(got.written)
                     last_s = time.monotonic()
                 elif self._idle_s is not None and time.monotonic() - last_s >= self._idle_s:
-                    return
+                    break
+                written.update(got.positions)
+                if sink.is_lasting and time.monotonic() - committed_s >= _COMMIT_EVERY_S:
+                    self.commit_at_work()
+                    committed_s = time.monotonic()
                 self._forget_finished(got.positions, is_idle=not got.records)
+        self._written = None
+
+    def commit_at_work(self) -> None:
+        """Commits what was given out, all of which is written by now. What is refused is committed the next time."""
+        from mainstem.client.errors import KafkaError
+
+        if self._is_group and self._is_at_work:
+            with suppress(KafkaError):
+                self._consumer.commit()
+
+    def commit(self, out: Output) -> None:
+        """Has the group go on after what was written, at the end, when all of that is where it belongs."""
+        from mainstem.client.errors import KafkaError
+
+        if not self._is_group:
+            return
+        try:
+            if self._written is None:
+                self._consumer.commit()
+            else:
+                # Interrupted, or a file is full: a broker that does not answer is not waited for.
+                mine = set(self._consumer.assignment)
+                written = {tp: at for tp, at in self._written.items() if tp in mine}
+                self._consumer.commit(written, timeout_ms=_LAST_WAIT_MS)
+        except KafkaError as error:
+            out.note(f"not committed: {error}")
 
     def _left(self) -> int | None:
         return None if self._max is None else self._max - self.count
@@ -217,12 +275,25 @@ def _has_start(given: argparse.Namespace) -> bool:
     return given.from_beginning or any(each is not None for each in (given.from_time, given.from_offset, given.last))
 
 
-def _subscribe(consumer: Consumer, given: argparse.Namespace) -> Reading:
+def _subscribe(consumer: Consumer, given: argparse.Namespace, sink: Sink) -> Reading:
     """As a member of a group: to the end that its partitions have when it is given some."""
+    from mainstem.client.listeners import RebalanceListener
     from mainstem.client.types import TopicPartition
 
-    consumer.subscribe([given.topic])
-    if given.follow:
-        return Reading(consumer, None, None, given)
-    chosen = [TopicPartition(given.topic, at) for at in consumer.partitions_for(given.topic)]
-    return Reading(consumer, consumer.end_offsets(chosen), None, given)
+    ends: dict[TopicPartition, int] | None = None
+    if not given.follow:
+        ends = consumer.end_offsets([TopicPartition(given.topic, at) for at in consumer.partitions_for(given.topic)])
+    reading = Reading(consumer, ends, None, given)
+
+    class Handover(RebalanceListener):
+        """Whoever gets a partition next begins after what was written here."""
+
+        def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+            if sink.is_lasting:
+                reading.commit_at_work()
+
+        def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
+            pass
+
+    consumer.subscribe([given.topic], listener=Handover())
+    return reading

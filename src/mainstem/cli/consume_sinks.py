@@ -38,6 +38,8 @@ class Sink(Protocol):
     """Made from the options, opened when it is sure that there is something to read: opening empties the file."""
 
     is_file: bool
+    is_lasting: bool
+    """Whether what was taken stays, whatever comes: not so where a file is of no use until it is closed."""
 
     def open(self) -> None: ...
 
@@ -68,6 +70,7 @@ class LineSink:
 
     def __init__(self, path: Path | None, lines: Lines) -> None:
         self.is_file = path is not None
+        self.is_lasting = True
         self._path = path
         self._stream: BinaryIO = sys.stdout.buffer
         self._lines = lines
@@ -82,11 +85,9 @@ class LineSink:
         from mainstem.client.types import TopicPartition
 
         records = consumer.poll(wait_ms, most)
-        positions: dict[TopicPartition, int] = {}
+        positions = {TopicPartition(each.topic, each.partition): each.offset + 1 for each in records}
         wanted = records
         if ends is not None:
-            for record in records:
-                positions[TopicPartition(record.topic, record.partition)] = record.offset + 1
             wanted = [each for each in records if each.offset < ends.get(TopicPartition(each.topic, each.partition), 0)]
         if wanted:
             self._stream.write(self._lines(wanted))
@@ -102,6 +103,7 @@ class ParquetSink:
     """A file with a row group for each fetch, whole when it is closed."""
 
     is_file = True
+    is_lasting = False
 
     def __init__(self, path: Path) -> None:
         try:
@@ -141,10 +143,12 @@ class ParquetSink:
         return Taken(came, written, positions)
 
     def close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-        if self._file is not None:
-            self._file.close()
+        writer, self._writer = self._writer, None
+        file, self._file = self._file, None
+        if file is not None:
+            with file:
+                if writer is not None:
+                    writer.close()
 
 
 def _below(batch: Any, end: int) -> Any:

@@ -177,7 +177,6 @@ class AsyncConsumer:
         wanted = list(topics)
         if bool(wanted) == (pattern is not None):
             raise IllegalStateError("subscribe to topics or to a pattern: one of them, and not both")
-        self._listener = listener
         if pattern is not None:
             self._subscription.subscribe_pattern(re.compile(pattern))
             self._cluster.wants_all_topics = True
@@ -185,6 +184,7 @@ class AsyncConsumer:
         else:
             self._subscription.subscribe(wanted)
             self._cluster.want(wanted)
+        self._listener = listener
 
     async def unsubscribe(self) -> None:
         self._check()

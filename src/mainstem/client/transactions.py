@@ -18,6 +18,7 @@ Sending and its waits are the sender's and the producer's; here is what the coor
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum, auto
 from typing import Final, Protocol, TypeVar
@@ -26,7 +27,7 @@ from mainstem.client.accumulator import PartitionQueue
 from mainstem.client.batches import ProducerBatch
 from mainstem.client.cluster import Cluster, CoordinatorKind
 from mainstem.client.connection import BrokerConnection
-from mainstem.client.errors import IllegalStateError, KafkaError, error_for, raise_for
+from mainstem.client.errors import IllegalStateError, InvalidTxnStateError, KafkaError, error_for, raise_for
 from mainstem.client.idempotence import Idempotence
 from mainstem.client.options import ProducerOptions
 from mainstem.client.types import OffsetAndMetadata, TopicPartition
@@ -108,10 +109,12 @@ class TransactionManager:
         self._is_v2 = False
         self._added: set[TopicPartition] = set()
         self._to_add: set[TopicPartition] = set()
-        self._adding = False
+        self._adding: asyncio.Task[None] | None = None
         self._groups: set[str] = set()
         self._is_begun = False
         """Whether the coordinator knows of the open transaction."""
+        self._may_be_begun = False
+        """Whether it was told of it and did not answer."""
         self._bump_needed = False
 
     @property
@@ -131,10 +134,9 @@ class TransactionManager:
         if tp in self._added:
             return True
         self._to_add.add(tp)
-        if not self._adding:
-            self._adding = True
+        if self._adding is None:
             # A pass asks about every partition that is ready; they are added together after it.
-            self._cluster.spawn(self._add_partitions(), "add partitions to the transaction")
+            self._adding = self._cluster.spawn(self._add_partitions(), "add partitions to the transaction")
         return False
 
     def batch_failed(self, batch: ProducerBatch, error: KafkaError) -> None:
@@ -186,6 +188,7 @@ class TransactionManager:
         self._to_add.clear()
         self._groups.clear()
         self._is_begun = False
+        self._may_be_begun = False
 
     def check_can_commit(self) -> None:
         self._raise_if_failed()
@@ -193,8 +196,7 @@ class TransactionManager:
             raise IllegalStateError("there is no transaction to commit")
 
     def check_can_abort(self) -> None:
-        if self.state is State.FATAL:
-            self._raise_if_failed()
+        self._raise_if_fatal()
         if self.state not in (State.IN_TRANSACTION, State.ABORTABLE):
             raise IllegalStateError("there is no transaction to abort")
 
@@ -202,14 +204,25 @@ class TransactionManager:
         if self.error is not None:
             raise self.error
 
+    def _raise_if_fatal(self) -> None:
+        if self.state is State.FATAL:
+            self._raise_if_failed()
+
     async def end(self, *, commit: bool) -> None:
         """Tells the coordinator how it ends, when every record is answered."""
         if commit:
             self._raise_if_failed()
         self.state = State.ENDING
+        if self._adding is not None:
+            # Or the coordinator would begin a transaction that nobody ends, and fence us when its time is up.
+            await asyncio.wait([self._adding])
+            self._raise_if_fatal()
         try:
             if self._is_begun:
                 await self._end(commit)
+            elif self._may_be_begun:
+                with contextlib.suppress(InvalidTxnStateError):  # it was not
+                    await self._end(commit)
             if self._bump_needed and not self._is_v2:
                 await self._init_producer_id()
             self._bump_needed = False
@@ -251,6 +264,7 @@ class TransactionManager:
             return
         try:
             if not self._is_v2 and group.group_id not in self._groups:
+                self._may_be_begun = True
                 await self._add_group(group.group_id)
                 self._groups.add(group.group_id)
             self._is_begun = True
@@ -284,6 +298,7 @@ class TransactionManager:
             while self._to_add and self.state is State.IN_TRANSACTION:
                 await asyncio.sleep(0)  # let the pass that asked come to its end
                 asked = sorted(self._to_add)
+                self._may_be_begun = True
                 await self._ask_coordinator(lambda connection, asked=asked: self._add(connection, asked), "")  # type: ignore[misc]
                 self._added.update(asked)
                 self._to_add.difference_update(asked)
@@ -291,7 +306,7 @@ class TransactionManager:
         except KafkaError as error:
             self._fail(error, is_from_coordinator=True)
         finally:
-            self._adding = False
+            self._adding = None
             self._wake()
 
     async def _add(self, connection: BrokerConnection, asked: list[TopicPartition]) -> None:

@@ -1,11 +1,11 @@
 """Answers that carry nothing but an error, in the places where a client looks for it.
 
 Most responses repeat what was asked, topic by topic and partition by partition, with an error code for each. So an
-answer is made by walking the request beside the declaration of the response: where both have lists of structs, there is
-an entry for each entry; fields that mean the same (a topic's name, a partition's number, a group's id) are copied; an
-error code is put into the entries that have a place for one, and into what is around them only where there are no
-entries, as in the later requests of a fetch session. Metadata names the broker besides, for clients take no answer
-without one.
+answer is made by walking the request beside the declaration of the response: where both have lists of structs, there
+is an entry for each entry; fields that mean the same (a topic's name, a partition's number, a group's id) are copied;
+an error code is put into the innermost entries that have a place for one, and into what is around them only where
+there are no such entries, as in the later requests of a fetch session. Metadata names the broker besides, for clients
+take no answer without one.
 """
 
 from __future__ import annotations
@@ -39,12 +39,13 @@ _ABOUT_THE_SESSION: Final = frozenset(
     }
 )
 """Said of a fetch as a whole, whatever partitions it names."""
+_CODES: Final = ("error_code", "partition_error_code")
 _MEANING: Final = {name: number for number, names in enumerate(_SAME) for name in names}
 
 
 def error_answer(request: Message, version: int, code: int, node_id: int, address: tuple[str, int]) -> Message:
     """The response to `request` that says `code`; `node_id` and `address` are those of the broker that gives it."""
-    answer = _mirror(find_api(request.API_KEY).response, request, version, code)
+    answer, _ = _mirror(find_api(request.API_KEY).response, request, version, code)
     if isinstance(answer, MetadataResponse):
         host, port = address
         answer.brokers = [MetadataResponseBroker(node_id=node_id, host=host, port=port)]
@@ -56,11 +57,12 @@ def error_answer(request: Message, version: int, code: int, node_id: int, addres
     return answer
 
 
-def _mirror(cls: type[Struct], asked: object, version: int, code: int) -> Struct:
+def _mirror(cls: type[Struct], asked: object, version: int, code: int) -> tuple[Struct, bool]:
+    """What is answered to `asked`, and whether the code is in it."""
     answer = blank(cls)
     given = {_MEANING[name]: getattr(asked, name) for name in _names(asked) if name in _MEANING}
     lists = [value for value in (getattr(asked, name) for name in _names(asked)) if isinstance(value, list)]
-    has_entries = False
+    is_told = False
     for field in fields_of(cls):
         if not field.in_version(version):
             continue
@@ -68,17 +70,21 @@ def _mirror(cls: type[Struct], asked: object, version: int, code: int) -> Struct
             entries = next((each for each in lists if _describes(each, field.struct)), None)
             if entries is not None:
                 struct = field.struct
-                setattr(answer, field.name, [_mirror(struct, each, version, code) for each in entries])
-                has_entries = True
+                answered = [_mirror(struct, each, version, code) for each in entries]
+                setattr(answer, field.name, [each for each, _ in answered])
+                is_told = is_told or any(told for _, told in answered)
         elif not field.array and _MEANING.get(field.name, -1) in given:
             value = given[_MEANING[field.name]]
             if value is not None:
                 setattr(answer, field.name, value)
     if isinstance(asked, str | int):
         _set_only_key(answer, asked)
-    if not has_entries and "error_code" in cls.FIELDS:
-        answer.error_code = code  # type: ignore[attr-defined]
-    return answer
+    if not is_told:
+        for field in fields_of(cls):
+            if field.name in _CODES and field.in_version(version):
+                setattr(answer, field.name, code)
+                is_told = True
+    return answer, is_told
 
 
 def _names(asked: object) -> list[str]:
