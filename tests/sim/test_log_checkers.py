@@ -174,6 +174,26 @@ def test_a_start_may_move_while_enough_is_left() -> None:
         run.start_at(3)
 
 
+def test_a_start_may_go_back_after_a_crash_and_not_after_a_clean_stop() -> None:
+    run = Starts(retention_ms=-1)
+    run.due.asked(PLACE, 2)
+    broker: Any = SimpleNamespace(partitions=[run.partition])
+    log = run.partition.log
+    log.failure = None
+
+    def come_back(how: str, start: int) -> None:
+        log.log_start = 2
+        run.due.died(broker, how)
+        log.log_start = start
+        run.due.served(broker)
+
+    come_back("kill -9", 1)
+    come_back("stopped", 2)
+    assert run.counts["start after a clean stop checked"] == 1
+    with pytest.raises(Violation, match="P1 what is deleted stays deleted"):
+        come_back("stopped", 1)
+
+
 def test_what_clients_are_told_of_a_start_is_judged_too() -> None:
     run = Starts(retention_ms=-1)
     run.start_at(0)

@@ -112,6 +112,7 @@ REACHED: Final = (
     "records deleted",
     "C5 copy appended after expiry",
     "retention moved a start",
+    "start after a clean stop checked",
     "exited by itself",
     "commit checked",
     "start failed on a sick disk",
