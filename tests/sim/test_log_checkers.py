@@ -177,15 +177,16 @@ def test_a_start_may_move_while_enough_is_left() -> None:
 def test_a_start_may_go_back_after_a_crash_and_not_after_a_clean_stop() -> None:
     run = Starts(retention_ms=-1)
     run.due.asked(PLACE, 2)
-    broker: Any = SimpleNamespace(partitions=[run.partition])
     log = run.partition.log
-    log.failure = None
+
+    class Partitions(list[Any]):
+        dirs = SimpleNamespace(any_offline=False)
 
     def come_back(how: str, start: int) -> None:
-        log.log_start = 2
-        run.due.died(broker, how)
+        run.due.moved(run.partition, 2)
+        run.due.died(SimpleNamespace(partitions=Partitions()), how)  # type: ignore[arg-type]
         log.log_start = start
-        run.due.served(broker)
+        run.due.served(SimpleNamespace(partitions=Partitions([run.partition])))  # type: ignore[arg-type]
 
     come_back("kill -9", 1)
     come_back("stopped", 2)

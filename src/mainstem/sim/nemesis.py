@@ -89,6 +89,7 @@ REACHED: Final = (
     "commit of a stale generation",
     "group deleted",
     "A2 topic deleted",
+    "A2 new topic of an old name read",
     "A3 settings changed",
     "A3 cleanup policy changed",
     "partitions added",

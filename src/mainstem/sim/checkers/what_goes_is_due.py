@@ -21,21 +21,23 @@ class WhatGoesIsDue(Checker):
         self._due: dict[tuple[bytes, int], int] = {}
         """Up to where each log may be gone."""
         self._asked: dict[Place, int] = {}
+        self._starts: dict[tuple[bytes, int], int] = {}
+        """Where each log was last seen to start, in this life of the broker."""
         self._stopped_at: dict[tuple[bytes, int], int] = {}
-        """Where each log started when the broker was stopped, if that is how its last life ended."""
+        """The same when the broker was stopped, if that is how its last life ended."""
 
     def asked(self, place: Place, offset: int) -> None:
         """Somebody asks for the deletion of everything before this offset."""
         self._asked[place] = max(self._asked.get(place, 0), offset)
 
     def died(self, broker: Broker | None, how: str) -> None:
-        self._stopped_at.clear()
         if broker is not None:
             for partition in broker.partitions:
-                start = partition.log.log_start
-                self.moved(partition, start)
-                if how == "stopped" and partition.log.failure is None:
-                    self._stopped_at[partition.topic_id, partition.index] = start
+                self.moved(partition, partition.log.log_start)
+        is_clean = how == "stopped" and broker is not None and not broker.partitions.dirs.any_offline
+        # After a stop the broker has let go of its partitions: what counts is what was seen of them before.
+        self._stopped_at = self._starts if is_clean else {}
+        self._starts = {}
 
     def served(self, broker: Broker) -> None:
         for partition in broker.partitions:
@@ -51,12 +53,14 @@ class WhatGoesIsDue(Checker):
 
     def forget(self) -> None:
         self._due.clear()
+        self._starts.clear()
         self._stopped_at.clear()
 
     def moved(self, partition: Partition, start: int) -> None:
         """A log was seen to start here."""
         key = (partition.topic_id, partition.index)
         place = (partition.topic, partition.index)
+        self._starts[key] = start
         written = self.world.written.find(place)
         due = self._due.get(key)
         if due is None:
