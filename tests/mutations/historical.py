@@ -723,7 +723,7 @@ MUTATIONS = (
     _of_transactions("markers left out", "complete without its markers", _completes_with_one_marker, ("T7",), 20),
     _of_transactions("KAFKA-9144", "a marker is no sign of life", _marker_is_no_sign_of_life, ("T4",), 20),
     _of_transactions("early expiry", "producers expire early", _producers_expire_early, TRANSACTIONS, 20),
-    _of_transactions("prepared", "a prepared transaction times out", _prepared_times_out, ("T8",), 30),
+    _of_transactions("prepared", "a prepared transaction times out", _prepared_times_out, ("T8",), 60),
     _of_transactions("fence", "a restart forgets who is fenced", _fence_is_forgotten, ("T4",), 30),
     _of_transactions("Redpanda #3036", "stable offset off by one", _stable_offset_off_by_one, TRANSACTIONS, 30),
     _of_transactions("nisshi #689", "no stable offset", _stable_offset_is_high_watermark, TRANSACTIONS, 30),
