@@ -37,6 +37,7 @@ from mainstem.storage.errors import StorageError
 from mainstem.storage.flushing import FlushJob
 from mainstem.storage.log import Log
 from mainstem.storage.readable_log import ReadableLog
+from mainstem.storage.reading import ReadJob
 from mainstem.storage.retention import count_over
 from mainstem.storage.segment import Segment
 from mainstem.storage.txn_index import TxnIndex
@@ -622,6 +623,20 @@ def _cuts_what_was_durable(patch: pytest.MonkeyPatch, reached: Reached) -> None:
     patch.setattr(recovery._Loader, "_recover_segment", recover)
 
 
+def _cold_reads_go_too_far(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Our own: what a thread has looked up ends where the segment ends, not where readers may read (KAFKA-9835)."""
+    run_job = ReadJob._run
+
+    def run(self: ReadJob, cached: bool) -> None:
+        if not cached and not self._end_known:
+            reached()
+            self.end = self.segment.size
+            self._end_known = True
+        run_job(self, cached)
+
+    patch.setattr(ReadJob, "_run", run)
+
+
 def _small_fetch_brings_nothing(patch: pytest.MonkeyPatch, reached: Reached) -> None:
     """Our own: a fetch for fewer bytes than the first batch has brings nothing, for ever (KIP-74)."""
     begin_read = ReadableLog.begin_read
@@ -721,7 +736,7 @@ MUTATIONS = (
     _of_transactions("markers left out", "complete without its markers", _completes_with_one_marker, ("T7",), 20),
     _of_transactions("KAFKA-9144", "a marker is no sign of life", _marker_is_no_sign_of_life, ("T4",), 20),
     _of_transactions("early expiry", "producers expire early", _producers_expire_early, TRANSACTIONS, 20),
-    _of_transactions("prepared", "a prepared transaction times out", _prepared_times_out, ("T8",), 30),
+    _of_transactions("prepared", "a prepared transaction times out", _prepared_times_out, ("T8",), 60),
     _of_transactions("id expiry", "ids expire early", _ids_expire_early, ("T4",), 30),
     _of_transactions("fence", "a restart forgets who is fenced", _fence_is_forgotten, ("T4",), 30),
     _of_transactions("Redpanda #3036", "stable offset off by one", _stable_offset_off_by_one, TRANSACTIONS, 30),
@@ -730,6 +745,9 @@ MUTATIONS = (
     _of_transactions("aborted values", "an aborted value counts", _aborted_values_count, ("C1", "T9"), 20),
     _of_transactions("aborts listed", "aborts before a fetch are listed", _all_aborts_are_listed, ("poll-skip",), 20),
     _of_transactions("unstable offsets", "no offset is unstable", _offsets_are_never_unstable, ("T9",), 20),
+    _of_transactions(
+        "cold reads", "a cold read goes too far", _cold_reads_go_too_far, (*TRANSACTIONS, "int-", "P10"), 60
+    ),
     Mutation("rot", "what was durable is cut", _cuts_what_was_durable, ("D4",), 100),
     Mutation("moments", "a moment's last record is found", _later_record_of_a_moment, ("D6 a moment",), 30),
     Mutation("small fetches", "a small fetch brings nothing", _small_fetch_brings_nothing, ("P12 a fetch",), 5),

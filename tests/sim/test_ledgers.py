@@ -1,12 +1,15 @@
 """What the ledgers of the simulator forgive after a power loss: what lay past the cut, and nothing else."""
 
 from collections import Counter
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from mainstem.core.txn.states import Transaction as State
 from mainstem.core.txn.states import TxnState
 from mainstem.protocol.errors import ErrorCode
+from mainstem.sim.churn import Churn
 from mainstem.sim.group_ledger import GroupLedger
 from mainstem.sim.ledger import Violation
 from mainstem.sim.txn_ledger import Txn, TxnLedger
@@ -156,3 +159,18 @@ def test_an_id_may_be_taken_while_somebody_who_asked_for_it_was_not_answered() -
     assert not ledger.may_be_taken("other")
     ledger.was_answered("id")
     assert not ledger.may_be_taken("id")
+
+
+def test_a_new_topic_has_nothing_of_the_one_before_it() -> None:
+    counts: Counter[str] = Counter()
+    world: Any = SimpleNamespace(seed=0, count=lambda what: counts.update([what]))
+    churn = Churn(world, SimpleNamespace(name="admin"))  # type: ignore[arg-type]
+    churn.created("churn0")
+    churn._written[b"old"] = 1
+    churn.check("churn0", [b"old", b"unanswered"])
+    churn.created("churn0")
+    churn._written[b"new"] = 2
+    churn.check("churn0", [b"new", b"unanswered"])
+    assert counts["A2 new topic of an old name read"] == 1
+    with pytest.raises(Violation, match="P10 a new topic is empty"):
+        churn.check("churn0", [b"old"])

@@ -14,9 +14,11 @@ from mainstem.sim.checkers.appended_once import AppendedOnce
 from mainstem.sim.checkers.durable_stays import CHECKPOINT, DurableStays
 from mainstem.sim.checkers.times_are_found import NOT_FOUND, Answer, check
 from mainstem.sim.checkers.what_goes_is_due import WhatGoesIsDue
+from mainstem.sim.client import SimClient
 from mainstem.sim.disk import SimDisk
 from mainstem.sim.ledger import Ledger, Violation
 from mainstem.sim.loop import EPOCH_MS, Scheduler, SimClock
+from mainstem.sim.workloads import check_got_on
 from mainstem.sim.written import Written
 from mainstem.storage.open_files import OpenFiles
 from mainstem.storage.recovery import open_log
@@ -174,6 +176,27 @@ def test_a_start_may_move_while_enough_is_left() -> None:
         run.start_at(3)
 
 
+def test_a_start_may_go_back_after_a_crash_and_not_after_a_clean_stop() -> None:
+    run = Starts(retention_ms=-1)
+    run.due.asked(PLACE, 2)
+    log = run.partition.log
+
+    class Partitions(list[Any]):
+        dirs = SimpleNamespace(any_offline=False)
+
+    def come_back(how: str, start: int) -> None:
+        run.due.moved(run.partition, 2)
+        run.due.died(SimpleNamespace(partitions=Partitions()), how)  # type: ignore[arg-type]
+        log.log_start = start
+        run.due.served(SimpleNamespace(partitions=Partitions([run.partition])))  # type: ignore[arg-type]
+
+    come_back("kill -9", 1)
+    come_back("stopped", 2)
+    assert run.counts["start after a clean stop checked"] == 1
+    with pytest.raises(Violation, match="P1 what is deleted stays deleted"):
+        come_back("stopped", 1)
+
+
 def test_what_clients_are_told_of_a_start_is_judged_too() -> None:
     run = Starts(retention_ms=-1)
     run.start_at(0)
@@ -216,3 +239,11 @@ def test_a_damaged_log_may_be_left_alone_and_never_be_cut_below_its_recovery_poi
     run.world.written.recovered[PLACE] = 6
     with pytest.raises(Violation, match="D4 what was durable is never cut"):
         durable.served(broker)
+
+
+def test_a_fetch_that_brings_nothing_though_there_is_something_is_noticed() -> None:
+    client = SimClient(None, "reader", ("broker", 9092))  # type: ignore[arg-type]
+    check_got_on(client, PLACE, 5, 5)
+    with pytest.raises(Violation, match="P12 a fetch gets on"):
+        check_got_on(client, PLACE, 5, 6)
+    check_got_on(client, ("txnkeyed", 0), 38, 40)  # seed 380: compacted away, and the end had been set back

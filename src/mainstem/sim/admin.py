@@ -32,6 +32,7 @@ from mainstem.protocol.messages.k44_incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from mainstem.sim.churn import Churn
 from mainstem.sim.client import NoAnswer, SimClient
 from mainstem.sim.group_members import commit_request, find_coordinator
 from mainstem.sim.workloads import list_offset
@@ -61,6 +62,7 @@ class Admin:
         """Of the topics that come and go, whether they must be there; None where nobody can tell."""
         self.message_bytes_max: str | None = None
         """What `max.message.bytes` of the first topic was last set to; None where nobody can tell."""
+        self._churn = Churn(world, client)
         self._was_answered = True
         """Whether every request to set it was: one that was not may still arrive, after later ones (N10)."""
 
@@ -88,9 +90,26 @@ class Admin:
         before, self.topics[name] = self.topics.get(name, False), None
         code = await create_topic(self.client, name, 1 + self.rng.randrange(2), {})
         self._settle(name, code, ErrorCode.TOPIC_ALREADY_EXISTS, True, before)
+        if self._churn.is_on and self.topics[name]:
+            if code is ErrorCode.NONE:
+                self._churn.created(name)
+            await self._churn.use(name)
+            await self._make_anew(name)
+
+    async def _make_anew(self, name: str) -> None:
+        await self._remove(name)
+        if self.topics[name] is False:
+            self.topics[name] = None
+            code = await create_topic(self.client, name, 1, {})
+            self._settle(name, code, ErrorCode.TOPIC_ALREADY_EXISTS, True, False)
+            if code is ErrorCode.NONE:
+                self._churn.created(name)
+                await self._churn.use(name)
 
     async def _delete(self) -> None:
-        name = f"churn{self.rng.randrange(3)}"
+        await self._remove(f"churn{self.rng.randrange(3)}")
+
+    async def _remove(self, name: str) -> None:
         before, self.topics[name] = self.topics.get(name, False), None
         request = DeleteTopicsRequest(topic_names=[name], timeout_ms=1000)
         answer = await self.client.ask(request, 5, DeleteTopicsResponse)

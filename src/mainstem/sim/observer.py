@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mainstem.broker.partition import Partition
 from mainstem.protocol.errors import ErrorCode
-from mainstem.sim.checkers.times_are_found import Answer
+from mainstem.sim.checkers.times_are_found import Answer, first_at
 from mainstem.sim.client import NoAnswer, SimClient
 from mainstem.sim.group_members import describe_state, fetch_committed, find_coordinator
 from mainstem.sim.ledger import Place, Violation
@@ -57,12 +57,14 @@ class Observer:
         log = broker.partitions.find(*place).log
         checker = self.world.times_are_found
         found: list[Answer] = []
-        for moment in checker.moments(log, place):
-            before = checker.first_at(log, moment)
+        times = checker.times(log)
+        for moment in checker.moments(times, place):
+            before = first_at(times, moment)
             with contextlib.suppress(NoAnswer):
                 offset = await list_offset(client, place, moment)
                 if offset is not None:
-                    found.append(Answer(moment, offset, before, checker.first_at(log, moment)))
+                    after = before if offset == before else first_at(checker.times(log), moment)
+                    found.append(Answer(moment, offset, before, after))
         return found
 
     async def _read_committed(self, client: SimClient) -> None:

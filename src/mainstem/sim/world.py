@@ -74,7 +74,7 @@ from mainstem.sim.txn_ledger import TxnLedger
 from mainstem.sim.txn_logs import TxnLogs
 from mainstem.sim.txn_shape import TxnShape, age, draw_shape
 from mainstem.sim.txn_workload import PLACES, CommittedReader, TxnProducer, coordinator_is_there
-from mainstem.sim.workloads import Producer, Reader
+from mainstem.sim.workloads import COMPACTED, Producer, Reader
 from mainstem.sim.written import Written
 
 ADDRESS: Final = ("broker", 9092)
@@ -308,7 +308,7 @@ class World:
         return topics
 
     def is_keyed(self, topic: str) -> bool:
-        return topic in ("keyed", "txnkeyed")
+        return topic in COMPACTED
 
     def may_trim(self, topic: str) -> bool:
         """Whether records may be removed from the topic's beginning."""

@@ -49,8 +49,8 @@ class SimulationFailed(AssertionError):  # noqa: N818 - what pytest shows is a f
         assert result.violation is not None
         story = "\n".join(f"  {line}" for line in result.story)
         super().__init__(
-            f"seed {result.seed}: {result.violation.invariant}\n  {result.violation.what}\nwhat happened last:\n{story}\n"
-            f"replay it with: simulate(..., seeds=[{result.seed}])"
+            f"seed {result.seed}: {result.violation.invariant}\n  {result.violation.what}\n"
+            f"what happened last:\n{story}\nreplay it with: simulate(..., seeds=[{result.seed}])"
         )
         self.seed = result.seed
 

@@ -18,6 +18,9 @@ from mainstem.storage.log import Log
 ASKED_MAX = 3
 NOT_FOUND = -1
 
+Times = list[tuple[int, int]]
+"""Offset and timestamp of each record, in the order of the log."""
+
 
 class Answer(NamedTuple):
     """Where a client was told that a moment is, and where it was, by the records, before it asked and after."""
@@ -29,19 +32,14 @@ class Answer(NamedTuple):
 
 
 class TimesAreFound(Checker):
-    def moments(self, log: Log, place: Place) -> list[int]:
+    def moments(self, times: Times, place: Place) -> list[int]:
         """Those to ask for: some that a record has, and one that is past them all."""
-        times = sorted({timestamp for _, timestamp in self._times(log)})
+        there = sorted({timestamp for _, timestamp in times})
         rng = Random(f"{self.world.seed}:moments:{place}")
-        return [*rng.sample(times, min(ASKED_MAX, len(times))), times[-1] + 1] if times else []
+        return [*rng.sample(there, min(ASKED_MAX, len(there))), there[-1] + 1] if there else []
 
-    def first_at(self, log: Log, moment: int) -> int:
-        """The first record at a moment or after, -1 where there is none."""
-        return next((at for at, timestamp in self._times(log) if timestamp >= moment), NOT_FOUND)
-
-    def _times(self, log: Log) -> list[tuple[int, int]]:
-        """Offset and timestamp of each record, in the order of the log."""
-        found: list[tuple[int, int]] = []
+    def times(self, log: Log) -> Times:
+        found: Times = []
         for segment in log.segments:
             data = self.world.disk.peek(segment.log.path)[: segment.size]
             for batch in iterate_batches(data, 0, len(data)):
@@ -54,6 +52,11 @@ class TimesAreFound(Checker):
             for answer in answers:
                 check(place, answer)
                 self.world.count("moment looked up")
+
+
+def first_at(times: Times, moment: int) -> int:
+    """The first record at a moment or after, -1 where there is none."""
+    return next((at for at, timestamp in times if timestamp >= moment), NOT_FOUND)
 
 
 def check(place: Place, answer: Answer) -> None:

@@ -3,7 +3,7 @@
 A log's start moves over a record only if somebody asked for its deletion, if the record is older than `retention.ms`,
 or if the log still has `retention.bytes` without it and everything before it. Judged when the start moves, by the
 batches as they were written and by the broker's clock then. A start may be found further back after a crash, because
-it is written down now and then only; never further on.
+it is written down now and then only; never further on. After a clean stop it is where it was.
 """
 
 from mainstem.broker.app import Broker
@@ -21,6 +21,10 @@ class WhatGoesIsDue(Checker):
         self._due: dict[tuple[bytes, int], int] = {}
         """Up to where each log may be gone."""
         self._asked: dict[Place, int] = {}
+        self._starts: dict[tuple[bytes, int], int] = {}
+        """Where each log was last seen to start, in this life of the broker."""
+        self._stopped_at: dict[tuple[bytes, int], int] = {}
+        """The same when the broker was stopped, if that is how its last life ended."""
 
     def asked(self, place: Place, offset: int) -> None:
         """Somebody asks for the deletion of everything before this offset."""
@@ -30,14 +34,33 @@ class WhatGoesIsDue(Checker):
         if broker is not None:
             for partition in broker.partitions:
                 self.moved(partition, partition.log.log_start)
+        is_clean = how == "stopped" and broker is not None and not broker.partitions.dirs.any_offline
+        # After a stop the broker has let go of its partitions: what counts is what was seen of them before.
+        self._stopped_at = self._starts if is_clean else {}
+        self._starts = {}
+
+    def served(self, broker: Broker) -> None:
+        for partition in broker.partitions:
+            start = self._stopped_at.get((partition.topic_id, partition.index), 0)
+            if start > 0 and (partition.topic, partition.index) not in self.world.ledger.damaged:
+                if partition.log.log_start < start:
+                    raise Violation(
+                        "P1 what is deleted stays deleted",
+                        f"{partition} started at {start} when it was stopped, and now at {partition.log.log_start}",
+                    )
+                self.world.count("start after a clean stop checked")
+        self._stopped_at.clear()
 
     def forget(self) -> None:
         self._due.clear()
+        self._starts.clear()
+        self._stopped_at.clear()
 
     def moved(self, partition: Partition, start: int) -> None:
         """A log was seen to start here."""
         key = (partition.topic_id, partition.index)
         place = (partition.topic, partition.index)
+        self._starts[key] = start
         written = self.world.written.find(place)
         due = self._due.get(key)
         if due is None:

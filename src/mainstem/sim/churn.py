@@ -1,0 +1,74 @@
+"""Topics that come and go under one name, with records in them (A2): a new topic has nothing of the one before it.
+
+Who does all of it is one client, which sends one request after the other. So what it wrote, and was told to be written,
+before it was told that a topic of that name was created, is in another topic. What was not answered may arrive late
+(N10) and is not counted on.
+"""
+
+import asyncio
+from random import Random
+from typing import TYPE_CHECKING
+
+from mainstem.protocol.builder import BatchBuilder
+from mainstem.protocol.errors import ErrorCode
+from mainstem.protocol.messages.k00_produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from mainstem.sim.client import SimClient
+from mainstem.sim.ledger import Violation
+from mainstem.sim.workloads import client_ms, fetch
+
+if TYPE_CHECKING:
+    from mainstem.sim.world import World
+
+SHARE = 0.3
+"""Of the runs, in how many such topics have records. Drawn apart, so that the others are as they were."""
+PAUSE_S = 0.05
+
+
+class Churn:
+    def __init__(self, world: "World", client: SimClient) -> None:
+        self.world = world
+        self.client = client
+        self.is_on = Random(f"{world.seed}:churn").random() < SHARE
+        self._number = 0
+        self._lives: dict[str, int] = {}
+        """How many topics of each name were created."""
+        self._written: dict[bytes, int] = {}
+        """The values that are surely written, and in which of the topics of that name."""
+
+    def created(self, name: str) -> None:
+        self._lives[name] = self._lives.get(name, 0) + 1
+
+    async def use(self, name: str) -> None:
+        """Writes to a topic that is there, and reads all that it has."""
+        await self._write(name)
+        await asyncio.sleep(PAUSE_S)
+        code, _, _, records, _ = await fetch(self.client, (name, 0), 0, max_wait_ms=0)
+        if code is ErrorCode.NONE:
+            self.check(name, [value for _, _, value in records])
+
+    async def _write(self, name: str) -> None:
+        self._number += 1
+        value = f"{self.client.name}.{name}.{self._number}".encode()
+        builder = BatchBuilder()
+        builder.append(client_ms(self.world), None, value)
+        data = PartitionProduceData(index=0, records=builder.build())
+        topic = TopicProduceData(name=name, partition_data=[data])
+        answer = await self.client.ask(ProduceRequest(acks=-1, timeout_ms=1500, topic_data=[topic]), 9, ProduceResponse)
+        if answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE:
+            self._written[value] = self._lives.get(name, 0)
+
+    def check(self, name: str, values: list[bytes]) -> None:
+        life = self._lives.get(name, 0)
+        for value in values:
+            if self._written.get(value, life) != life:
+                raise Violation(
+                    "P10 a new topic is empty",
+                    f"{name} was deleted and created anew, and has {value!r} of the one before (KAFKA-12257)",
+                )
+        if life > 1 and values:
+            self.world.count("A2 new topic of an old name read")
