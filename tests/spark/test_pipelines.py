@@ -251,6 +251,33 @@ def test_an_audit_tells_how_a_lake_differs_from_its_topic(spark: SparkSession, b
     assert [each.answer for each in report.findings] == ["no: 1 are not", "no: 20 are not"]
 
 
+def test_what_compaction_took_is_no_difference_between_a_lake_and_its_topic(
+    spark: SparkSession, mainstem_broker: Broker, tmp_path: Path
+) -> None:
+    """The second topic is the first without its record 6: a marker stands there, as nothing does after compaction."""
+    from confluent_kafka import Producer
+
+    from mainstem.spark.pipelines import lake
+    from mainstem.spark.pipelines.lake_audit import compare_lake
+
+    broker = mainstem_broker
+    values, whole = [b"%d" % nth for nth in range(10)], broker.topic(1)
+    stamps = [1_767_262_000_000 + nth for nth in range(10)]
+    broker.produce(whole, values, keys=values, timestamps=stamps)
+    quietly(lake.run, spark, lake.Lake(broker.bootstrap, whole, tmp_path))
+    for policy, answers in (("delete", ["yes", "no: 1 are not"]), ("compact", ["yes", "yes"])):
+        holed = broker.topic(1, {"cleanup.policy": policy})
+        broker.produce(holed, values[:5], keys=values[:5], timestamps=stamps[:5])
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": holed})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        producer.produce(holed, values[5], values[5], timestamp=stamps[5])
+        producer.commit_transaction(30)
+        broker.produce(holed, values[7:], keys=values[7:], timestamps=stamps[7:])
+        report = compare_lake(spark, broker.bootstrap, holed, tmp_path)
+        assert [each.answer for each in report.findings] == answers, report.to_text()
+
+
 def test_what_is_wrong_with_the_input_is_one_sentence(
     spark: SparkSession,
     broker: Broker,

@@ -6,11 +6,12 @@ import argparse
 import asyncio
 import json
 import random
+import re
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from mainstem.cli.arguments import Verbs
 from mainstem.cli.failures import DONE, NOT_FOUND, REFUSED, UNREACHABLE, UserError
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from mainstem.spark.exactly_once import Coordinator
 
 T = TypeVar("T")
+
+MASTER: Final = re.compile(r"local(\[[\w*, ]+\])?|(spark|k8s)://.+|yarn|local-cluster\[.+\]")
+"""What Spark takes; of anything else it tells by a traceback of Java's."""
 
 
 def declare(parser: argparse.ArgumentParser, command: str) -> None:
@@ -126,6 +130,8 @@ def _in_words() -> Iterator[None]:
 def _session(given: argparse.Namespace) -> SparkSession:
     from mainstem.spark.spark_session import NoSparkError, session
 
+    if given.master is not None and not MASTER.fullmatch(given.master):
+        raise UserError(f"--master is local[*], spark://host:7077, yarn or k8s://…; it is {given.master}")
     settings = {"spark.log.level": "ERROR"}
     for each in given.conf:
         key, equals, value = each.partition("=")
