@@ -62,7 +62,7 @@ def test_a_lake_has_every_record_once_by_the_day_it_happened(
 def test_bad_values_go_to_a_topic_of_their_own_once_and_as_they_were(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:
-    from mainstem.spark.pipelines import lake
+    from mainstem.spark.pipelines import lake, lake_folder
 
     # Its timestamps are old: no retention is to take them away.
     topic, bad_topic = broker.topic(1, {"retention.ms": "-1"}), broker.topic(1, {"retention.ms": "-1"})
@@ -73,9 +73,9 @@ def test_bad_values_go_to_a_topic_of_their_own_once_and_as_they_were(
     # As if it had died after the topic had its records and before any batch counted: Spark replays them.
     for log in ("commits", "offsets"):
         for number in (1, 2):
-            (tmp_path / lake.CHECKPOINT / log / str(number)).unlink(missing_ok=True)
-    (tmp_path / lake.CHECKPOINT / "commits" / "0").unlink()
-    for left in (tmp_path / lake.BATCHES).iterdir():
+            (tmp_path / lake_folder.CHECKPOINT / log / str(number)).unlink(missing_ok=True)
+    (tmp_path / lake_folder.CHECKPOINT / "commits" / "0").unlink()
+    for left in (tmp_path / lake_folder.BATCHES).iterdir():
         left.unlink()
     assert quietly(lake.run, spark, job) == len(values)
     found = broker.read(bad_topic)
@@ -127,8 +127,102 @@ def test_a_schema_is_taken_from_the_first_values_and_stays(
     assert str(rows[0].date) == "2026-01-01"
 
 
-def test_an_audit_tells_how_a_lake_differs_from_its_topic(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+def test_a_field_that_comes_later_is_kept_and_one_that_changes_its_type_is_refused(
+    spark: SparkSession, mainstem_broker: Broker, tmp_path: Path
+) -> None:
+    from mainstem.spark.pipelines import lake, lake_folder
+
+    here, topic, other = mainstem_broker.bootstrap, mainstem_broker.topic(1), mainstem_broker.topic(1)
+    for number, schema in ((1, "id bigint"), (2, "id bigint, amount double"), (3, "amount double")):
+        mainstem_broker.produce(topic, [b'{"id": %d, "amount": 0.5}' % number], timestamps=[1_767_262_000_000])
+        quietly(lake.run, spark, lake.Lake(here, topic, tmp_path, schema))
+    expected = [(0, 1, None), (1, 2, 0.5), (2, None, 0.5)]
+    for _ in range(2):
+        rows = lake.rows(spark, tmp_path).select("_offset", "id", "amount").orderBy("_offset").collect()
+        assert [tuple(row) for row in rows] == expected
+        lake.compact(spark, tmp_path)
+    assert len(lake.listed(tmp_path, lake.ROWS)) == 1
+
+    for wrong, sentence in (
+        (lake.Lake(here, topic, tmp_path, "id string"), "id is long in .* and string now"),
+        (lake.Lake(here, other, tmp_path, "id bigint"), f"is a lake of {topic}"),
+        (
+            lake.Lake(here, topic, tmp_path, "id bigint", "id"),
+            "event_time: column id is bigint; it must be a timestamp",
+        ),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            quietly(lake.run, spark, wrong)
+    shutil.rmtree(tmp_path / lake_folder.CHECKPOINT)
+    with pytest.raises(ValueError, match="is gone or another's"):
+        quietly(lake.run, spark, lake.Lake(here, topic, tmp_path, "id bigint"))
+    assert lake.rows(spark, tmp_path).count() == 3
+
+
+def test_dates_and_a_value_of_null_land_and_names_may_be_anything(
+    spark: SparkSession, mainstem_broker: Broker, tmp_path: Path
+) -> None:
     from mainstem.spark.pipelines import lake
+
+    here, topic = mainstem_broker.bootstrap, mainstem_broker.topic(1)
+    values = [b'{"day": "2026-01-02", "in-side": {"a b": 1}, "_key": "x"}', b"null", b'{"day": "2026-01-03"}']
+    mainstem_broker.produce(topic, values)
+    inferred = lake.inferred_schema(spark, here, topic, tmp_path / "inferred")
+    assert quietly(lake.run, spark, lake.Lake(here, topic, tmp_path / "inferred", inferred)) == 3
+    assert lake.rows(spark, tmp_path / "inferred").where("`in-side`.`a b` = 1").count() == 1
+    typed = lake.Lake(here, topic, tmp_path / "typed", "day date", "day")
+    assert quietly(lake.run, spark, typed) == 3
+    rows = lake.rows(spark, typed.path).select("_offset", "day", "date").orderBy("_offset").collect()
+    assert [(row._offset, str(row.day), str(row.date)) for row in rows] == [
+        (0, "2026-01-02", "2026-01-02"),
+        (2, "2026-01-03", "2026-01-03"),
+    ]
+    assert [row._corrupt for row in lake.rows(spark, typed.path, lake.BAD).collect()] == ["null"]
+
+
+def test_what_is_empty_is_no_mistake(spark: SparkSession, mainstem_broker: Broker, tmp_path: Path) -> None:
+    from mainstem.spark.pipelines import audit, lake, transform
+
+    here, empty, target = mainstem_broker.bootstrap, mainstem_broker.topic(2), mainstem_broker.topic(1)
+    report = audit.audit_topic(spark, here, empty, sequence="value")
+    assert report.is_good, report.to_text()
+    assert report.figures["records"] == "0"
+    report.write(tmp_path / "report.html")
+    assert audit.compare_topics(spark, (here, empty), (here, target)).is_good
+    job = transform.Transform(here, empty, target, tmp_path / "checkpoint")
+    assert quietly(transform.run, spark, job, "select value from input") == 0
+    assert quietly(lake.run, spark, lake.Lake(here, empty, tmp_path / "lake")) == 0
+    assert lake.compact(spark, tmp_path / "lake") == 0
+    with pytest.raises(ValueError, match="nothing has landed here yet"):
+        lake.rows(spark, tmp_path / "lake")
+
+
+def test_an_audit_tells_of_records_after_an_open_transaction(spark: SparkSession, broker: Broker) -> None:
+    from confluent_kafka import Producer
+
+    from mainstem.spark.pipelines import audit
+
+    topic = broker.topic(1)
+    broker.produce(topic, [b"before"])
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"open", partition=0)
+    producer.flush(30)
+    broker.produce(topic, [b"after"])
+    report = audit.audit_topic(spark, broker.bootstrap, topic)
+    assert (report.figures["records"], report.figures["offsets after an open transaction"]) == (
+        "1",
+        "2 (not committed yet, not looked at)",
+    )
+    producer.abort_transaction(30)
+    report = audit.audit_topic(spark, broker.bootstrap, topic)
+    assert report.figures["records"] == "2"
+    assert "offsets after an open transaction" not in report.figures
+
+
+def test_an_audit_tells_how_a_lake_differs_from_its_topic(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    from mainstem.spark.pipelines import lake, lake_folder
     from mainstem.spark.pipelines.lake_audit import compare_lake
 
     here = broker.bootstrap
@@ -147,7 +241,7 @@ def test_an_audit_tells_how_a_lake_differs_from_its_topic(spark: SparkSession, b
     assert [each.answer for each in report.findings] == ["no: 1 are not", "yes"]
 
     # A file that is listed twice over is there twice; one that is gone is missing.
-    batch = next((tmp_path / typed / lake.BATCHES).iterdir())
+    batch = next((tmp_path / typed / lake_folder.BATCHES).iterdir())
     content = json.loads(batch.read_text())
     (name,) = {str(Path(each)) for each in content["files"][lake.ROWS]}
     copied = str(Path(name).with_name("batch-000000000009-0000.parquet"))
@@ -157,14 +251,48 @@ def test_an_audit_tells_how_a_lake_differs_from_its_topic(spark: SparkSession, b
     assert [each.answer for each in report.findings] == ["no: 1 are not", "no: 20 are not"]
 
 
+def test_what_compaction_took_is_no_difference_between_a_lake_and_its_topic(
+    spark: SparkSession, mainstem_broker: Broker, tmp_path: Path
+) -> None:
+    """The second topic is the first without its record 6: a marker stands there, as nothing does after compaction."""
+    from confluent_kafka import Producer
+
+    from mainstem.spark.pipelines import lake
+    from mainstem.spark.pipelines.lake_audit import compare_lake
+
+    broker = mainstem_broker
+    values, whole = [b"%d" % nth for nth in range(10)], broker.topic(1)
+    stamps = [1_767_262_000_000 + nth for nth in range(10)]
+    broker.produce(whole, values, keys=values, timestamps=stamps)
+    quietly(lake.run, spark, lake.Lake(broker.bootstrap, whole, tmp_path))
+    for policy, answers in (("delete", ["yes", "no: 1 are not"]), ("compact", ["yes", "yes"])):
+        holed = broker.topic(1, {"cleanup.policy": policy})
+        broker.produce(holed, values[:5], keys=values[:5], timestamps=stamps[:5])
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": holed})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        producer.produce(holed, values[5], values[5], timestamp=stamps[5])
+        producer.commit_transaction(30)
+        broker.produce(holed, values[7:], keys=values[7:], timestamps=stamps[7:])
+        report = compare_lake(spark, broker.bootstrap, holed, tmp_path)
+        assert [each.answer for each in report.findings] == answers, report.to_text()
+
+
 def test_what_is_wrong_with_the_input_is_one_sentence(
-    spark: SparkSession, broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession,
+    broker: Broker,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from mainstem.cli.main import main
 
-    topic = broker.topic(1)
+    topic, other = broker.topic(1), broker.topic(1)
     broker.produce(topic, [event(1)])
     target = ["--checkpoint", str(tmp_path / "checkpoint"), "--schema", SCHEMA]
+    (tmp_path / "not_python.py").write_text("def")
+    (tmp_path / "functions.py").write_text("def none(frame): pass\ndef wrong(frame): return {}['a']\n")
+    monkeypatch.syspath_prepend(tmp_path)
     for words, code, sentence in (
         (["lake", "no-such-topic", str(tmp_path / "a")], 4, "there is no topic no-such-topic"),
         (
@@ -178,9 +306,20 @@ def test_what_is_wrong_with_the_input_is_one_sentence(
             4,
             "there is no topic",
         ),
-        (["transform", topic, topic, *target, "--sql", "select amunt from input"], 1, "`amunt` cannot be resolved"),
-        (["transform", topic, topic, *target, "--sql", "selekt"], 1, "Syntax error"),
-        (["transform", topic, topic, *target, "--function", "nowhere:here"], 1, "function: nowhere:here cannot be had"),
+        (["transform", topic, other, *target, "--sql", "select amunt from input"], 1, "`amunt` cannot be resolved"),
+        (["transform", topic, other, *target, "--sql", "selekt"], 1, "Syntax error"),
+        (["transform", topic, other, *target, "--function", "nowhere:here"], 1, "function: nowhere:here cannot be had"),
+        (["transform", topic, other, *target, "--function", "not_python:here"], 1, "cannot be had: SyntaxError"),
+        (["transform", topic, other, *target, "--function", "functions:none"], 1, "none gave a NoneType; it must give"),
+        (["transform", topic, other, *target, "--function", "functions:wrong"], 1, "wrong failed: KeyError: 'a'"),
+        (["transform", topic, topic, *target, "--sql", "select * from input"], 1, f"target: {topic} is what is read"),
+        (["lake", topic, "hdfs://name/lake"], 1, "path: must be a folder of the file system"),
+        (
+            ["lake", topic, str(tmp_path / "d"), "--schema", "m map<string, string>"],
+            1,
+            "valueFormat=json does not read",
+        ),
+        (["audit", topic, "--report", str(tmp_path / "none" / "page.html")], 4, "--report: there is no folder"),
         (["audit", "no-such-topic"], 4, "there is no topic no-such-topic"),
         (["audit", topic, "--sequence", "nonsense"], 1, "`nonsense` cannot be resolved"),
         (["audit", topic, "--against-lake", str(tmp_path / "none")], 1, "nothing has landed here yet"),
@@ -213,13 +352,13 @@ def test_an_audit_shows_what_it_is_at(spark: SparkSession, mainstem_broker: Brok
 def test_a_batch_of_a_lake_that_died_is_landed_again_and_counts_once(
     spark: SparkSession, mainstem_broker: Broker, tmp_path: Path
 ) -> None:
-    from mainstem.spark.pipelines import lake
+    from mainstem.spark.pipelines import lake, lake_folder
 
     job = lake.Lake(mainstem_broker.bootstrap, "any", tmp_path)
     frame = spark.sql("select cast('a' as binary) value, timestamp'2026-01-01 10:00:00' timestamp")
     land = lake.lander(job)
     land(frame, 0)
-    (counted,) = (tmp_path / lake.BATCHES).iterdir()
+    (counted,) = (tmp_path / lake_folder.BATCHES).iterdir()
     # It died after it had moved its files and before they counted: the replay may be split otherwise.
     counted.unlink()
     land(frame, 0)

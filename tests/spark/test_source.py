@@ -187,6 +187,8 @@ def test_records_that_are_gone_fail_the_query_or_are_passed_over(spark: SparkSes
     with pytest.raises(Exception, match=r"records from offset 2 on are wanted, but the log begins at 5"):
         load(spark, broker, topic, **start).count()
     assert load(spark, broker, topic, **start, failOnDataLoss="false").count() == 15
+    beyond = {"endingOffsets": f'{{"{topic}": {{"0": 100}}}}', "failOnDataLoss": "false"}
+    assert load(spark, broker, topic, **beyond).count() == 15
 
 
 @pytest.mark.parametrize(
@@ -195,6 +197,8 @@ def test_records_that_are_gone_fail_the_query_or_are_passed_over(spark: SparkSes
         ({"subscribe": "no-such-topic"}, "there is no topic no-such-topic"),
         ({"startingOffsets": '{"other": {"0": 1}}'}, "startingOffsets: must name every partition"),
         ({"assign": '{"T": [9]}'}, "there is no partition T-9; T has 1"),
+        ({"assign": '{"no-such-topic": [0]}'}, "assign: there is no topic no-such-topic"),
+        ({"endingOffsets": '{"T": {"0": 7}}'}, "endingOffsets: T-0 ends at 0 now, 7 is beyond it"),
     ],
 )
 def test_mistakes_are_told_in_a_sentence(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import random
 import time
 import uuid
 from pathlib import Path
@@ -10,6 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from mainstem.client.cluster import Cluster
+from mainstem.client.options import ConsumerOptions
+from mainstem.spark import questions
+from mainstem.spark.offsets import LATEST, Offsets
+from mainstem.spark.options import Topics
 from mainstem.spark.pipelines.starting import started
 from tests.spark.brokers import Broker
 from tests.spark.queries import until
@@ -173,3 +180,71 @@ def test_a_topic_made_anew_is_lost_data(spark: SparkSession, broker: Broker, tmp
     query = land(stream(spark, broker, topic, **options), tmp_path)
     with pytest.raises(Exception, match=r"the log ends at 3 now; they were deleted"):
         query.awaitTermination(120)
+
+
+def test_a_new_partition_whose_beginning_is_gone_is_lost_data(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import AdminClient
+
+    topic = broker.topic(1)
+    broker.produce(topic, [b"a"])
+    options = {"startingOffsets": "earliest", "fetchOffset__retryIntervalMs": 10}
+    assert land(stream(spark, broker, topic, **options), tmp_path).awaitTermination(120)
+    broker.grow(topic, 2)
+    broker.produce(topic, [b"%d" % nth for nth in range(10)], partition=1)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    (deleted,) = admin.delete_records([TopicPartition(topic, 1, 4)]).values()
+    deleted.result(30)
+    query = land(stream(spark, broker, topic, **options), tmp_path)
+    with pytest.raises(Exception, match=rf"{topic}-1: records from offset 0 on are wanted, but the log begins at 4"):
+        query.awaitTermination(120)
+    assert land(stream(spark, broker, topic, **options, failOnDataLoss="false"), tmp_path).awaitTermination(120)
+    assert landed(spark, tmp_path) == [*(b"%d" % nth for nth in range(4, 10)), b"a"]
+
+
+def test_a_topic_of_a_pattern_that_is_deleted_does_not_end_a_query_that_accepts_losses(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    from confluent_kafka.admin import AdminClient
+
+    prefix = f"p-{uuid.uuid4().hex[:8]}"
+    for name in ("one", "two"):
+        broker.make_topic(f"{prefix}.{name}", 1)
+        broker.produce(f"{prefix}.{name}", [b"first"] * 5)
+    reader = spark.readStream.format("mainstem").option("kafka.bootstrap.servers", broker.bootstrap)
+    reader = reader.option("subscribePattern", f"{prefix}.*").option("startingOffsets", "earliest")
+    frame = reader.option("failOnDataLoss", "false").option("fetchOffset.retryIntervalMs", 10).load()
+    query, name = start(frame, tmp_path, processingTime="0 seconds")
+    try:
+        until(lambda: spark.table(name).count() == 10, query)
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.delete_topics([f"{prefix}.one"])[f"{prefix}.one"].result(30)
+        broker.produce(f"{prefix}.two", [b"second"] * 5)
+        until(lambda: spark.table(name).count() == 15, query)
+    finally:
+        query.stop()
+
+
+def test_offsets_are_listed_without_what_was_deleted_meanwhile(broker: Broker) -> None:
+    from confluent_kafka.admin import AdminClient
+
+    kept, deleted = broker.topic(2), broker.topic(1)
+    broker.produce(kept, [b"a"] * 3, partition=1)
+    options = ConsumerOptions(bootstrap_servers=broker.bootstrap)
+
+    async def story() -> Offsets:
+        async with Cluster(options, random.Random()) as cluster:
+            await questions.partitions(cluster, Topics(pattern="t-.*"))
+            there = {(kept, 0): LATEST, (kept, 1): LATEST, (deleted, 0): LATEST}
+            assert (await questions.list_offsets(cluster, there)).keys() == there.keys()
+            admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+            await asyncio.to_thread(admin.delete_topics([deleted])[deleted].result, 30)
+            async with asyncio.timeout(60):
+                # Kafka deletes a topic when it gets round to it.
+                while (deleted, 0) in (found := await questions.list_offsets(cluster, there, leaves_out_gone=True)):
+                    await asyncio.sleep(0.05)
+            return found
+
+    assert asyncio.run(story()) == {(kept, 0): 0, (kept, 1): 3}

@@ -6,14 +6,15 @@ import argparse
 import asyncio
 import json
 import random
+import re
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from mainstem.cli.arguments import Verbs
-from mainstem.cli.failures import DONE, NOT_FOUND, REFUSED, UserError
+from mainstem.cli.failures import DONE, NOT_FOUND, REFUSED, UNREACHABLE, UserError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from mainstem.spark.exactly_once import Coordinator
 
 T = TypeVar("T")
+
+MASTER: Final = re.compile(r"local(\[[\w*, ]+\])?|(spark|k8s)://.+|yarn|local-cluster\[.+\]")
+"""What Spark takes; of anything else it tells by a traceback of Java's."""
 
 
 def declare(parser: argparse.ArgumentParser, command: str) -> None:
@@ -119,12 +123,15 @@ def _in_words() -> Iterator[None]:
         told = sentence(error) or (str(error) if isinstance(error, ValueError) else None)
         if told is None:
             raise
-        raise UserError(told, NOT_FOUND if "there is no topic" in told else REFUSED) from error
+        code = NOT_FOUND if "there is no topic" in told else UNREACHABLE if "no broker answers" in told else REFUSED
+        raise UserError(told, code) from error
 
 
 def _session(given: argparse.Namespace) -> SparkSession:
     from mainstem.spark.spark_session import NoSparkError, session
 
+    if given.master is not None and not MASTER.fullmatch(given.master):
+        raise UserError(f"--master is local[*], spark://host:7077, yarn or k8s://…; it is {given.master}")
     settings = {"spark.log.level": "ERROR"}
     for each in given.conf:
         key, equals, value = each.partition("=")
@@ -176,21 +183,21 @@ def run_transform(given: argparse.Namespace) -> int:
         if not colon:
             raise UserError(f"--watermark is COLUMN:LATE, as in at:10m; it is {given.watermark}")
         watermark = (column, transform.interval(late))
-    job = transform.Transform(
-        bootstrap=given.bootstrap,
-        source=given.source,
-        target=given.target,
-        checkpoint=given.checkpoint,
-        schema=given.schema,
-        watermark=watermark,
-        output_mode=given.output_mode,
-        target_bootstrap=given.to,
-        max_offsets_per_trigger=given.max_records,
-        guarantee="at_least_once" if given.at_least_once else "exactly_once",
-    )
     # A function may be in a file of the folder that the command is given in, as with `python -m`.
     sys.path.insert(0, "")
     with _in_words():
+        job = transform.Transform(
+            bootstrap=given.bootstrap,
+            source=given.source,
+            target=given.target,
+            checkpoint=given.checkpoint,
+            schema=given.schema,
+            watermark=watermark,
+            output_mode=given.output_mode,
+            target_bootstrap=given.to,
+            max_offsets_per_trigger=given.max_records,
+            guarantee="at_least_once" if given.at_least_once else "exactly_once",
+        )
         how = given.sql if given.sql is not None else transform.function_named(given.function)
         read = transform.run(_session(given), job, how, continuous=given.continuous)
     print(f"{read:,} records of {given.source} transformed into {given.target}")
@@ -202,6 +209,8 @@ def run_audit(given: argparse.Namespace) -> int:
     from mainstem.spark.pipelines.lake_audit import compare_lake
     from mainstem.spark.pipelines.progress import Steps
 
+    if given.report and not given.report.absolute().parent.is_dir():
+        raise UserError(f"--report: there is no folder {given.report.absolute().parent}", NOT_FOUND)
     with _in_words():
         spark = _session(given)
         with Steps(spark, f"audit {given.topic}") as steps:
@@ -243,9 +252,7 @@ def run_sinks(given: argparse.Namespace) -> int:
         from mainstem.spark.exactly_once import open_transactions
         from mainstem.spark.transactions import Transactions
 
-        log = DecisionLog(cluster)
-        await log.ensure()
-        return await log.all(), await open_transactions(Transactions(cluster))
+        return await DecisionLog(cluster).all(), await open_transactions(Transactions(cluster))
 
     decided, still_open = _with_cluster(given, story)
     found = {sink: (decided.get(sink), still_open.get(sink, 0)) for sink in sorted({*decided, *still_open})}
@@ -298,7 +305,6 @@ async def _coordinator(cluster: Cluster, given: argparse.Namespace) -> Coordinat
     from mainstem.spark.transactions import Transactions
 
     log, transactions = DecisionLog(cluster), Transactions(cluster)
-    await log.ensure()
     if given.sink not in await log.all() and given.sink not in await open_transactions(transactions):
         raise UserError(f"there is no sink {given.sink}; `mainstem pipeline sinks` lists them", NOT_FOUND)
     return Coordinator(cluster, ProducerOptions(bootstrap_servers=given.bootstrap), given.sink, transactions, log)

@@ -156,7 +156,11 @@ class DecisionLog:
         return replace(found, is_finished=is_finished)
 
     async def all(self) -> dict[str, Decision]:
-        """The last decision of every sink."""
+        """The last decision of every sink; none where there was no sink yet. Asking makes no topic."""
+        self._cluster.want([TOPIC])
+        await self._cluster.update()
+        if TOPIC not in self._cluster.cache.topics:
+            return {}
         await self._read_on()
         found = {sink: await self.last(sink) for sink in sorted(self._decided)}
         return {sink: decision for sink, decision in found.items() if decision is not None}

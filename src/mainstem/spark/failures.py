@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_RAISED: Final = re.compile(r"^(?:mainstem\.[\w.]+\.)?\w+Error: (\S.*)$", re.MULTILINE)
+_RAISED: Final = re.compile(r"^(?:mainstem\.[\w.]+\.)?(?!UnboundLocalError)\w+Error: (\S.*)$", re.MULTILINE)
 """The last line of a traceback, where it is ours or Python's own."""
+# Where the reader of a stream could not be made, Spark's runner stumbles over its own variable besides.
 
 _TRACEBACK: Final = "Traceback (most recent call last)"
 _CONDITION: Final = re.compile(r"^\[[A-Z0-9_.]+\]\s*")

@@ -21,6 +21,8 @@ from mainstem.spark.splits import SPLIT_BYTES
 log = logging.getLogger(__name__)
 
 _KAFKA: Final = "kafka."
+_FILE: Final = "file:/"
+"""How Spark's own sources may have a folder of the file system named."""
 _REFUSED_READING: Final = {
     "auto.offset.reset": "say startingOffsets instead",
     "enable.auto.commit": "Spark keeps its own positions, in the checkpoint",
@@ -129,6 +131,8 @@ class SinkOptions:
 def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     options = {name.lower(): value for name, value in given.items()}
     path = options.get("path")
+    if path is not None and path.startswith(_FILE):
+        path = "/" + path.removeprefix(_FILE).lstrip("/")
     topics = _topics(options, needed=path is None)
     if streaming and path is not None:
         raise ValueError("path: segment files are read with spark.read, not as a stream; leave path out to stream")

@@ -131,6 +131,8 @@ async def list_offsets(cluster: Cluster, wanted: Mapping[Partition, int], *, lea
                 missing.pop(where, None)
             failure = error or failure
         if failure is not None:
+            # Topics that a pattern found are not asked for anew by themselves.
+            cluster.want({topic for topic, _ in missing})
             raise failure
 
     if missing:

@@ -31,6 +31,18 @@ mainstem.spark.bounds.DataLossError: t-0: records from offset 2 on are wanted, b
 
 \tat org.apache.spark.api.python.BasePythonRunner.handlePythonException
  SQLSTATE: XXKST"""
+STUMBLED = """[PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed: Traceback (most recent call last):
+  File "python_streaming_source_runner.py", line 250, in main
+    reader = data_source.streamReader(schema=schema)
+ValueError: schema: m is map<string,string>, which valueFormat=json does not read
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "python_streaming_source_runner.py", line 295, in main
+    reader.stop()
+UnboundLocalError: cannot access local variable 'reader' where it is not associated with a value
+ SQLSTATE: 38000"""
 OF_SPARK = """[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column `amunt` cannot be resolved. Did you mean `amount`? \
 SQLSTATE: 42703; line 1 pos 7;
 'Project ['amunt]
@@ -43,6 +55,7 @@ SQLSTATE: 42703; line 1 pos 7;
     [
         (PySparkException(PLANNED), "subscribe: there is no topic nope; create it, or correct the name"),
         (PySparkException(IN_A_TASK), "t-0: records from offset 2 on are wanted, but the log begins at 5"),
+        (PySparkException(STUMBLED), "schema: m is map<string,string>, which valueFormat=json does not read"),
         (AnalysisException(OF_SPARK), "A column `amunt` cannot be resolved. Did you mean `amount`?"),
         (
             PySparkException(

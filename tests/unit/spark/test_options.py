@@ -41,6 +41,11 @@ def test_a_stream_does_not_cut_partitions_unless_it_is_told_to() -> None:
     assert source_options({**HERE, "subscribe": "a"}, streaming=False).split_bytes is not None
 
 
+@pytest.mark.parametrize("given", ["/data/log", "file:/data/log", "file:///data/log"])
+def test_a_folder_may_be_named_as_for_sparks_own_sources(given: str) -> None:
+    assert source_options({"path": given}, streaming=False).path == "/data/log"
+
+
 def test_the_group_is_for_progress_and_not_for_the_client() -> None:
     found = source_options({**HERE, "subscribe": "a", "kafka.group.id": "g"}, streaming=True)
     assert found.group_id == "g"

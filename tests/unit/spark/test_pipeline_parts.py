@@ -43,6 +43,12 @@ def test_rows_that_spark_does_not_count_are_told_by_who_wrote_them() -> None:
     assert "1,200 rows in, 4,900 rows out in all (" in progress.describe(PROGRESS, 5000, 4900)
 
 
+def test_what_a_query_waits_for_is_told_without_names_of_classes() -> None:
+    spark_says = "Getting offsets from org.apache.spark.sql.execution.datasources.v2.python.PythonMicroBatch@6b42d555"
+    assert progress.doing(spark_says) == "Getting offsets"
+    assert progress.doing("Waiting for data to arrive") == "Waiting for data to arrive"
+
+
 def test_outside_of_a_terminal_lines_do_not_come_faster_than_one_can_read() -> None:
     out = io.StringIO()
     line = progress.Line(out, quiet=False)

@@ -43,6 +43,12 @@ def test_a_java_that_is_too_old_is_told(tmp_path: Path, said: str, number: int) 
         spark_session.session()
 
 
+@pytest.mark.parametrize("master", ["nonsense", "127.0.0.1:7077", "local[", "spark://"])
+def test_a_master_that_there_is_not_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path, master: str) -> None:
+    assert main(["pipeline", "lake", "orders", str(tmp_path), "--master", master]) == 2
+    assert f"--master is local[*], spark://host:7077, yarn or k8s://…; it is {master}" in capsys.readouterr().err
+
+
 def test_the_settings_are_shown_with_their_reasons(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pipeline", "settings"]) == 0
     shown = capsys.readouterr().out

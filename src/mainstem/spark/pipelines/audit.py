@@ -11,11 +11,19 @@ The report is a page that a person can open, with the figures, examples of what 
 
 from __future__ import annotations
 
+import asyncio
 import html
+import random
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from mainstem.client.cluster import Cluster
+from mainstem.client.options import ConsumerOptions
+from mainstem.spark import questions
+from mainstem.spark.offsets import LATEST, Offsets
+from mainstem.spark.options import Topics
 from mainstem.spark.pipelines import plots
 from mainstem.spark.pipelines.progress import Steps
 
@@ -128,6 +136,9 @@ def audit_topic(
             "partitions with records": len(per_partition),
             "offsets without a record": f"{gaps:,} (markers of transactions, compaction)",
         }
+        waiting = held_back(bootstrap, topic)
+        if waiting:
+            report.figures["offsets after an open transaction"] = f"{waiting:,} (not committed yet, not looked at)"
         _at(steps, "looking for offsets that are there twice")
         report.findings.append(_unique_offsets(frame))
         _at(steps, "looking for records that are there twice")
@@ -145,6 +156,24 @@ def audit_topic(
         return report
     finally:
         frame.unpersist()
+
+
+def held_back(bootstrap: str, topic: str) -> int:
+    """How many offsets come after the first transaction that has not ended: who reads what is committed waits there."""
+
+    async def ends(level: str) -> Offsets:
+        options = ConsumerOptions(bootstrap_servers=bootstrap, isolation_level=level)
+        async with Cluster(options, random.Random()) as cluster:
+            there = await questions.partitions(cluster, Topics(names=(topic,)))
+            return await questions.list_offsets(cluster, dict.fromkeys(there, LATEST))
+
+    async def story() -> int:
+        all_of_it, committed = await ends("read_uncommitted"), await ends("read_committed")
+        return sum(max(0, all_of_it[where] - committed[where]) for where in all_of_it)
+
+    # Whoever calls this may be on a loop of their own, as in a notebook.
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, story()).result()
 
 
 def _at(steps: Steps | None, step: str) -> None:

@@ -3,6 +3,7 @@
 Each micro-batch is written to a folder of its own under `.staging`, then moved file by file to `date=…/`, under names
 that the query and the batch decide: a batch that is replayed replaces its own files and nothing else. A list of the
 batch's files, written last, is what makes it count; what a batch that died left behind is removed by the next run.
+What may land in a folder that is a lake already, and who may work on it, is `lake_folder`'s.
 
 With a schema, values are JSON and become columns; those that do not parse go to `bad/`, with where they came from, and
 where `bad_topic` names one also to a topic, as they were. That is a write named by the query and the batch, made before
@@ -18,25 +19,28 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import threading
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mainstem.spark.pipelines.audit import topic_frame
+from mainstem.spark.pipelines.durable import sync, write_durably
+from mainstem.spark.pipelines.lake_folder import BATCHES, CHECKPOINT, Lock, check_query, claim, local_folder, query_id
 from mainstem.spark.pipelines.progress import Watcher
 from mainstem.spark.pipelines.starting import started
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.types import DataType
 
 ROWS: Final = "rows"
 BAD: Final = "bad"
 STAGING: Final = ".staging"
-BATCHES: Final = ".batches"
-CHECKPOINT: Final = ".checkpoint"
 SCHEMA_FILE: Final = ".schema"
 INFERRED_FROM: Final = 1000
 """How many values a schema is taken from where none is given."""
@@ -66,8 +70,7 @@ class Lake:
     """Where values that do not parse go as they were, besides the table of them."""
 
     def __post_init__(self) -> None:
-        # Spark's processes may have been started in another folder.
-        object.__setattr__(self, "path", self.path.absolute())
+        object.__setattr__(self, "path", local_folder(self.path, "path"))
         if self.bad_topic is not None and self.schema is None:
             raise ValueError("bad_topic: needs a schema; without one every value is as good as another")
         if self.bad_topic == self.topic:
@@ -80,7 +83,12 @@ def rows(spark: SparkSession, path: str | Path, which: str = ROWS) -> DataFrame:
     files = [str(root / which / name) for name in listed(root, which)]
     if not files:
         raise ValueError(f"{path}: nothing has landed here yet")
-    return spark.read.option("basePath", str(root / which)).parquet(*files)
+    return _read(spark, root / which, files)
+
+
+def _read(spark: SparkSession, base: Path, files: list[str]) -> DataFrame:
+    # Without merging Spark takes the columns of one file, and those that came later are lost.
+    return spark.read.option("basePath", str(base)).option("mergeSchema", "true").parquet(*files)
 
 
 def inferred_schema(spark: SparkSession, bootstrap: str, topic: str, path: str | Path) -> str:
@@ -94,12 +102,28 @@ def inferred_schema(spark: SparkSession, bootstrap: str, topic: str, path: str |
     some = topic_frame(spark, bootstrap, topic).selectExpr("cast(value as string) value").where("value is not null")
     values = [row.value for row in some.limit(INFERRED_FROM).collect()]
     found = spark.read.option("inferTimestamp", "true").json(spark.sparkContext.parallelize(values)).schema
-    fields = [field for field in found.fields if field.name != "_corrupt_record"]
+    own = {"_corrupt_record", *(each.split()[0] for each in META.split(", "))}
+    fields = [field for field in found.fields if field.name not in own]
     if not fields:
         raise ValueError(f"schema: {topic} has no JSON objects to take one from; give it, as in 'id bigint'")
-    schema = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in fields)
-    _write_durably(kept, schema)
+    schema = ", ".join(f"{_quoted(field.name)} {ddl(field.dataType)}" for field in fields)
+    write_durably(kept, schema)
     return schema
+
+
+def ddl(kind: DataType) -> str:
+    """A type as a schema has it, with names that may be anything."""
+    from pyspark.sql.types import ArrayType, StructType
+
+    if isinstance(kind, ArrayType):
+        return f"array<{ddl(kind.elementType)}>"
+    if isinstance(kind, StructType):
+        return f"struct<{', '.join(f'{_quoted(field.name)}: {ddl(field.dataType)}' for field in kind.fields)}>"
+    return kind.simpleString()
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
 
 
 def listed(path: Path, which: str) -> list[str]:
@@ -118,6 +142,29 @@ def start(
 ) -> StreamingQuery:
     """Starts landing; `landed` is told how many rows each batch has written, good and bad."""
     lake.path.mkdir(parents=True, exist_ok=True)
+    lock = Lock(lake.path)
+    try:
+        query = _start(spark, lake, continuous=continuous, landed=landed)
+    except BaseException:
+        lock.release()
+        raise
+    threading.Thread(target=_release_when_over, args=(query, lock), name=f"lock of {lake.path}", daemon=True).start()
+    return query
+
+
+def _release_when_over(query: StreamingQuery, lock: Lock) -> None:
+    try:
+        # Why it ended is for who follows it.
+        with suppress(Exception):
+            query.awaitTermination()
+    finally:
+        lock.release()
+
+
+def _start(
+    spark: SparkSession, lake: Lake, *, continuous: bool, landed: Callable[[int], None] | None
+) -> StreamingQuery:
+    check_query(lake.path)
     remove_leftovers(lake.path)
     reader = (
         spark.readStream.format("mainstem")
@@ -133,14 +180,24 @@ def start(
         columns = [lake.schema, META, *([AS_IT_WAS] if lake.bad_topic is not None else [])]
         reader = reader.option("valueFormat", "json").schema(", ".join(columns))
     frame = reader.load()
-    if lake.event_time is not None and lake.event_time not in frame.columns:
-        raise ValueError(f"event_time: there is no column {lake.event_time}; there are {', '.join(frame.columns)}")
+    _check_event_time(lake, frame)
+    claim(lake.path, lake.topic, frame.drop("_corrupt", "_value").schema)
     writer = (
         frame.writeStream.foreachBatch(lander(lake, landed))
         .option("checkpointLocation", str(lake.path / CHECKPOINT))
         .queryName(f"lake {lake.topic}")
     )
     return started((writer if continuous else writer.trigger(availableNow=True)).start)
+
+
+def _check_event_time(lake: Lake, frame: DataFrame) -> None:
+    if lake.event_time is None:
+        return
+    if lake.event_time not in frame.columns:
+        raise ValueError(f"event_time: there is no column {lake.event_time}; there are {', '.join(frame.columns)}")
+    kind = frame.schema[lake.event_time].dataType.simpleString()
+    if kind not in ("timestamp", "timestamp_ntz", "date"):
+        raise ValueError(f"event_time: column {lake.event_time} is {kind}; it must be a timestamp or a date")
 
 
 def run(spark: SparkSession, lake: Lake, *, continuous: bool = False, watcher: Watcher | None = None) -> int:
@@ -169,7 +226,7 @@ def lander(lake: Lake, landed: Callable[[int], None] | None = None) -> Callable[
         finally:
             kept.unpersist()
         shutil.rmtree(staging, ignore_errors=True)
-        _write_durably(done, json.dumps({"batch": batch, "files": files}))
+        write_durably(done, json.dumps({"batch": batch, "query": query_id(lake.path), "files": files}))
         if landed is not None:
             landed(sum(_row_count(lake.path / which / name) for which, names in files.items() for name in names))
 
@@ -214,7 +271,7 @@ def _send_bad(frame: DataFrame, lake: Lake, batch: int) -> None:
             for name, column in ORIGIN_HEADERS.items()
         )
     )
-    query = json.loads((lake.path / CHECKPOINT / "metadata").read_text())["id"]
+    query = query_id(lake.path)
     bad = frame.where("_corrupt is not null")
     bad.select(
         f.col("_key").alias("key"),
@@ -230,7 +287,15 @@ def _send_bad(frame: DataFrame, lake: Lake, batch: int) -> None:
 
 def compact(spark: SparkSession, path: str | Path, below_bytes: int = COMPACT_BELOW_BYTES) -> int:
     """Merges the small files of each day into one; how many there were. Not while the pipeline runs."""
-    root = Path(path).absolute()
+    root = local_folder(Path(path), "path")
+    lock = Lock(root)
+    try:
+        return _compact(spark, root, below_bytes)
+    finally:
+        lock.release()
+
+
+def _compact(spark: SparkSession, root: Path, below_bytes: int) -> int:
     merged = 0
     for which in (ROWS, BAD):
         by_day: dict[str, list[str]] = {}
@@ -243,13 +308,13 @@ def compact(spark: SparkSession, path: str | Path, below_bytes: int = COMPACT_BE
             label = uuid.uuid4().hex
             staging = root / STAGING / label
             paths = [str(root / which / name) for name in names]
-            some = spark.read.option("basePath", str(root / which)).parquet(*paths)
+            some = _read(spark, root / which, paths)
             some.coalesce(1).write.partitionBy(day.partition("=")[0]).parquet(str(staging))
             files = _move(staging, root / which, f"merged-{label}")
             shutil.rmtree(staging, ignore_errors=True)
             # Readers see the merged file and not its parts from here on.
             content = {"files": {which: files}, "replaces": names}
-            _write_durably(root / BATCHES / f"merged-{label}.json", json.dumps(content))
+            write_durably(root / BATCHES / f"merged-{label}.json", json.dumps(content))
             merged += len(names)
     remove_leftovers(root)
     return merged
@@ -265,32 +330,13 @@ def _move(staging: Path, target: Path, label: str) -> list[str]:
     for nth, file in enumerate(sorted(staging.rglob("*.parquet"))):
         name = Path(file.parent.relative_to(staging)) / f"{label}-{nth:04}.parquet"
         (target / name).parent.mkdir(parents=True, exist_ok=True)
-        _sync(file)
+        sync(file)
         os.replace(file, target / name)
         folders.update(((target / name).parent, target, target.parent))
         names.append(str(name))
     for folder in folders:
-        _sync(folder)
+        sync(folder)
     return names
-
-
-def _write_durably(path: Path, content: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".tmp")
-    with open(temporary, "w", encoding="utf-8") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-    _sync(path.parent)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def remove_leftovers(path: Path) -> None:

@@ -6,6 +6,7 @@ In a terminal the line is written over; elsewhere a new one is written when ther
 from __future__ import annotations
 
 import json
+import re
 import sys
 import threading
 import time
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 POLL_S: Final = 0.2
 LINE_EVERY_S: Final = 5.0
 LINE_WIDTH_MAX: Final = 200
+
+_CLASS: Final = re.compile(r" from org\.apache\.\S+")
 
 
 def lag(progress: dict[str, Any]) -> int:
@@ -51,6 +54,11 @@ def describe(progress: dict[str, Any], rows_in: int, rows_out: int | None = None
         f"batch {progress.get('batchId')}: {progress.get('numInputRows', 0):,} rows in{out} "
         f"({rows_in:,} in all, {rate:,.0f}/s), lag {lag(progress):,}, took {durations.get('triggerExecution', 0):,} ms"
     )
+
+
+def doing(status: str) -> str:
+    """What Spark says that a query is at, without the name of the class that it is at it with."""
+    return _CLASS.sub("", status)
 
 
 class Line:
@@ -99,7 +107,7 @@ class Watcher:
             for name, query in queries.items():
                 _add_up(name, query, rows, seen)
                 latest = query.lastProgress
-                status = query.status["message"]
+                status = doing(query.status["message"])
                 if latest is None:
                     self._line.show(f"{name}: {status}")
                 else:

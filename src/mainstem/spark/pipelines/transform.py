@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from mainstem.spark.pipelines.lake_folder import local_folder
 from mainstem.spark.pipelines.progress import Watcher
 from mainstem.spark.pipelines.starting import started
 
@@ -53,8 +54,9 @@ class Transform:
     guarantee: str = "exactly_once"
 
     def __post_init__(self) -> None:
-        # Spark's processes may have been started in another folder.
-        object.__setattr__(self, "checkpoint", self.checkpoint.absolute())
+        object.__setattr__(self, "checkpoint", local_folder(self.checkpoint, "checkpoint"))
+        if self.source == self.target and self.target_bootstrap in (None, self.bootstrap):
+            raise ValueError(f"target: {self.target} is what is read; name another topic")
 
 
 def function_named(name: str) -> Function:
@@ -64,8 +66,9 @@ def function_named(name: str) -> Function:
         raise ValueError(f"function: must be package.module:function; it is {name}")
     try:
         found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise ValueError(f"function: {name} cannot be had: {error}") from error
+    except Exception as error:
+        # Whatever its module does when it is imported, it is not ours.
+        raise ValueError(f"function: {name} cannot be had: {type(error).__name__}: {error}") from error
     if not callable(found):
         raise ValueError(f"function: {name} is nothing to call")
     return found  # type: ignore[no-any-return]
@@ -122,7 +125,7 @@ def start(
     """
     given = source_frame(spark, job)
     if callable(how):
-        result = how(given)
+        result = _called(how, given)
     else:
         given.createOrReplaceTempView("input")
         result = spark.sql(how)
@@ -135,6 +138,22 @@ def start(
         stream = sink_frame(result).writeStream.format("mainstem").options(**sink_options(job))
     writer = stream.outputMode(job.output_mode).option("checkpointLocation", checkpoint).queryName(name)
     return started((writer if continuous else writer.trigger(availableNow=True)).start)
+
+
+def _called(how: Function, given: DataFrame) -> DataFrame:
+    from pyspark.errors import PySparkException
+    from pyspark.sql import DataFrame
+
+    name = getattr(how, "__name__", repr(how))
+    try:
+        result = how(given)
+    except PySparkException:
+        raise
+    except Exception as error:
+        raise ValueError(f"function: {name} failed: {type(error).__name__}: {error}") from error
+    if not isinstance(result, DataFrame):
+        raise ValueError(f"function: {name} gave a {type(result).__name__}; it must give a DataFrame")
+    return result
 
 
 def sink_options(job: Transform) -> dict[str, str]:

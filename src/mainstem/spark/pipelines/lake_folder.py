@@ -1,0 +1,108 @@
+"""What the folder of a lake says of itself: which topic is in it, in which shape, by which query, and who works on it.
+
+A lake has one topic and one shape. Fields may come and go, a field's type may not change, and its batches are those of
+one query: a checkpoint that was taken away would count batches anew, under numbers that are there already.
+
+One process at a time works on it: another would take away files that the first has not listed yet. The lock is the
+system's, so it goes with the process, however that ends.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from mainstem.spark.pipelines.durable import write_durably
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+BATCHES: Final = ".batches"
+CHECKPOINT: Final = ".checkpoint"
+LAKE_FILE: Final = ".lake"
+LOCK_FILE: Final = ".lock"
+LOCK_WAIT_S: Final = 5.0
+"""A query that has just ended lets go a moment later."""
+POLL_S: Final = 0.05
+
+_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+
+
+def local_folder(path: Path, option: str) -> Path:
+    """As an absolute path: Spark's processes may have been started in another folder."""
+    if _URI.match(str(path)):
+        raise ValueError(f"{option}: must be a folder of the file system that driver and workers see; it is {path}")
+    return path.absolute()
+
+
+class Lock:
+    """Held from when it is made; ValueError where another process has it and keeps it."""
+
+    def __init__(self, root: Path) -> None:
+        self._descriptor = os.open(root / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+        deadline = time.monotonic() + LOCK_WAIT_S
+        while True:
+            try:
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    os.close(self._descriptor)
+                    raise ValueError(f"path: another pipeline works on {root}; wait for it, or stop it") from None
+                time.sleep(POLL_S)
+            except OSError:
+                return  # a file system without locks
+
+    def release(self) -> None:
+        os.close(self._descriptor)
+
+
+def claim(root: Path, topic: str, schema: StructType) -> None:
+    """Notes what is landed here; ValueError where that does not go with what was before."""
+    path = root / LAKE_FILE
+    fields = {field["name"]: field for field in schema.jsonValue()["fields"]}
+    # Before a first batch was planned nothing is bound to it: the topic may have been misspelt.
+    if path.exists() and any((root / CHECKPOINT / "offsets").glob("[0-9]*")):
+        kept: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if kept["topic"] != topic:
+            raise ValueError(f"path: {root} is a lake of {kept['topic']}; give {topic} a folder of its own")
+        before = {field["name"]: field for field in kept["fields"]}
+        if ("_offset" in before) != ("_offset" in fields):
+            has = "the fields of its values" if "_offset" in before else "its values as they are"
+            raise ValueError(f"schema: {root} has {has}; a lake has one shape, land the other in a folder of its own")
+        for name in sorted(before.keys() & fields.keys()):
+            if before[name]["type"] != fields[name]["type"]:
+                raise ValueError(
+                    f"schema: {name} is {_shown(before[name]['type'])} in {root} and {_shown(fields[name]['type'])} "
+                    "now; a field keeps its type, land the other in a folder of its own"
+                )
+        fields = {**before, **fields}
+    write_durably(path, json.dumps({"topic": topic, "fields": [*fields.values()]}))
+
+
+def _shown(kind: Any) -> str:
+    return kind if isinstance(kind, str) else json.dumps(kind)
+
+
+def query_id(root: Path) -> str | None:
+    """The query that the checkpoint is of; None where there is none yet."""
+    try:
+        content = (root / CHECKPOINT / "metadata").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    return str(json.loads(content)["id"])
+
+
+def check_query(root: Path) -> None:
+    """ValueError where batches have landed here by another query than that of the checkpoint."""
+    batches = sorted((root / BATCHES).glob("[0-9]*.json"))
+    if batches and json.loads(batches[-1].read_text(encoding="utf-8"))["query"] != query_id(root):
+        raise ValueError(
+            f"path: {root} was landed by a query whose checkpoint, {root / CHECKPOINT}, is gone or another's; put it "
+            "back, or land the topic in a new folder"
+        )
