@@ -1,12 +1,14 @@
 """What the simulator's checkers of transactions let pass, and what not, by what logs say batch by batch."""
 
 from collections import Counter
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from mainstem.core.log.producers import ProducerStates
+from mainstem.broker.partition import Partition
+from mainstem.core.log.config import LogConfig
 from mainstem.core.txn.records import log_record, tombstone
 from mainstem.core.txn.states import EPOCH_MAX, TV2, Transaction, TxnState
 from mainstem.protocol.batch import BatchView
@@ -20,11 +22,15 @@ from mainstem.sim.checkers.old_epochs_are_over import OldEpochsAreOver
 from mainstem.sim.checkers.producer_ids_rotate import ProducerIdsRotate
 from mainstem.sim.checkers.producers_are_known import ProducersAreKnown
 from mainstem.sim.committed import check_given, committed_between
+from mainstem.sim.disk import SimDisk
 from mainstem.sim.ledger import Ledger, Violation
+from mainstem.sim.loop import EPOCH_MS, Scheduler, SimClock, make_loop
 from mainstem.sim.txn_ledger import TxnLedger
 from mainstem.sim.txn_logs import TxnLogs
 from mainstem.sim.txn_shape import ID_EXPIRATION_MS, TxnShape
 from mainstem.sim.written import STATE_TOPIC
+from mainstem.storage.open_files import OpenFiles
+from mainstem.storage.recovery import open_log
 
 PLACE = ("txn", 0)
 BROKER: Any = None
@@ -274,18 +280,25 @@ class Known:
     """What a log has of a producer, and what its partition knows."""
 
     def __init__(self) -> None:
-        self.now_ms = 0
+        scheduler = Scheduler(Random(0))
+        self._clock = SimClock(scheduler)
+        self.set_clock(0)
         self.world = _world()
         self.world.is_keyed = lambda topic: False
-        self.world.process.clock = SimpleNamespace(wall_ms=lambda: self.now_ms)
-        self.states = ProducerStates()
-        log = SimpleNamespace(failure=None, producers=SimpleNamespace(states=self.states, expiration_ms=EXPIRATION_MS))
-        self._broker: Any = SimpleNamespace(
-            partitions=SimpleNamespace(get=lambda topic, index: SimpleNamespace(log=log))
-        )
+        self.world.process.clock = self._clock
+        disk = SimDisk(Random(0))
+        disk.make_directory("/txn-0")
+        log = open_log(OpenFiles(disk, 10), "/txn-0", LogConfig(), 0, producer_expiration_ms=EXPIRATION_MS)
+        self.states = log.producers.states
+        loop = make_loop(scheduler, Random(0), "broker")
+        partition = Partition(loop, self._clock, PLACE[0], bytes(16), PLACE[1], log, lambda partition, error: None)
+        self._broker: Any = SimpleNamespace(partitions=SimpleNamespace(by_place={PLACE: partition}))
         self._checker = ProducersAreKnown(self.world)
         self._checker.appended(PLACE, BatchView(data(0), 0))
         self.states.apply_data(1, 0, 0, 0, 0, 0, True)
+
+    def set_clock(self, now_ms: int) -> None:
+        self._clock.skew_ms = now_ms - EPOCH_MS
 
     def look(self) -> None:
         self._checker.after_step(self._broker)
@@ -302,10 +315,10 @@ def test_a_producer_is_known_until_its_time_is_over() -> None:
     known = Known()
     known.mark(timestamp=500, known_as=(1, 5))
     known.look()
-    known.now_ms = 1_600
-    assert known.states.expire(known.now_ms, EXPIRATION_MS) == [1]
+    known.set_clock(1_600)
+    assert known.states.expire(1_600, EXPIRATION_MS) == [1]
     known.look()
-    known.now_ms = 0  # the clock was put back
+    known.set_clock(0)
     known.look()
 
 
@@ -314,7 +327,7 @@ def test_a_producer_that_is_forgotten_too_early_is_noticed() -> None:
     known = Known()
     known.mark(timestamp=500, known_as=(1, 5))
     known.look()
-    known.now_ms = 1_000
+    known.set_clock(1_000)
     known.states.clear()
     with pytest.raises(Violation, match="T4 a producer is known its time"):
         known.look()

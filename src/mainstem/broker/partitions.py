@@ -89,29 +89,30 @@ class Partitions:
         self._producer_expiration_ms = producer_expiration_ms
         self._verifies_transactions = True
         self._on_directory_failure = on_directory_failure
-        self._partitions: dict[Key, Partition] = {}
+        self.by_place: dict[Key, Partition] = {}
+        """For who looks often and changes nothing; `find` says why one is not here."""
         self._by_id: dict[tuple[bytes, int], Partition] = {}
         self.dirs: LogDirs[Log] = LogDirs(
             fs, rng, log_dirs, cluster_id, node_id, self._open, on_offline=self._went_offline
         )
 
     def __len__(self) -> int:
-        return len(self._partitions)
+        return len(self.by_place)
 
     def __iter__(self) -> Iterator[Partition]:
-        return iter(list(self._partitions.values()))
+        return iter(list(self.by_place.values()))
 
     # Finding
 
     def get(self, topic: str, index: int) -> Partition | None:
-        return self._partitions.get((topic, index))
+        return self.by_place.get((topic, index))
 
     def get_by_id(self, topic_id: bytes, index: int) -> Partition | None:
         return self._by_id.get((topic_id, index))
 
     def find(self, topic: str, index: int) -> Partition:
         """The partition, or a RemoteError that says why it is not here."""
-        partition = self._partitions.get((topic, index))
+        partition = self.by_place.get((topic, index))
         if partition is None:
             raise self._why_missing(self.image.topics.get(topic), index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return partition
@@ -283,7 +284,7 @@ class Partitions:
 
     def _apply_partition(self, topic: TopicState, index: int, state: PartitionState) -> None:
         key = (topic.name, index)
-        partition = self._partitions.get(key)
+        partition = self.by_place.get(key)
         if partition is None:
             opened = self.dirs.logs.get(key)
             if opened is None:
@@ -291,7 +292,7 @@ class Partitions:
             partition = Partition(
                 self._loop, self._clock, topic.name, topic.topic_id, index, opened, self.log_failed, self.judges
             )
-            self._partitions[key] = partition
+            self.by_place[key] = partition
             self._by_id[topic.topic_id, index] = partition
         if state.leader != self._node_id:
             if partition.leader is not None:
@@ -354,7 +355,7 @@ class Partitions:
             state = None if found is None else found.partitions.get(index)
             if found is None or state is None or self._node_id in state.replicas:
                 continue
-            if (found.name, index) in self._partitions:
+            if (found.name, index) in self.by_place:
                 gone.append((found.name, topic_id, index))
         return gone
 
@@ -363,7 +364,7 @@ class Partitions:
         keys: list[Key] = []
         leaving: list[Partition] = []
         for topic, topic_id, index in gone:
-            partition = self._partitions.pop((topic, index), None)
+            partition = self.by_place.pop((topic, index), None)
             self._by_id.pop((topic_id, index), None)
             if partition is not None:
                 partition.resign(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -391,7 +392,7 @@ class Partitions:
             return
         config = self.log_config(topic)
         for index in state.partitions:
-            partition = self._partitions.get((topic, index))
+            partition = self.by_place.get((topic, index))
             if partition is not None:
                 partition.log.config = config
                 partition.log.verifies_transactions = self._verifies_transactions
@@ -416,7 +417,7 @@ class Partitions:
 
     def _log_damaged(self, partition: Partition, error: StorageError) -> None:
         log.error("a log is offline: %s", error, extra={"partition": str(partition)})
-        self._partitions.pop((partition.topic, partition.index), None)
+        self.by_place.pop((partition.topic, partition.index), None)
         self._by_id.pop((partition.topic_id, partition.index), None)
         self.dirs.fail_log(partition.topic, partition.index, str(error))
         partition.resign(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -432,7 +433,7 @@ class Partitions:
             extra={"directory": directory.path, "partitions": len(keys)},
         )
         for key in keys:
-            gone = self._partitions.pop(key, None)
+            gone = self.by_place.pop(key, None)
             if gone is not None:
                 self._by_id.pop((gone.topic_id, gone.index), None)
                 gone.resign(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -449,7 +450,7 @@ class Partitions:
             await partition.settle()
         for at in range(0, len(closing), _FLUSHED_TOGETHER):
             await self._flush_together(closing[at : at + _FLUSHED_TOGETHER])
-        self._partitions.clear()
+        self.by_place.clear()
         self._by_id.clear()
         self.judges.shutdown(wait=False)
         self.dirs.close(broker_epoch, self._clock.wall_ms())

@@ -53,10 +53,11 @@ class BrokerProcess:
         config: BrokerConfig,
         trace: Callable[..., None],
         count: Callable[[str], None],
+        clock: SimClock | None = None,
     ) -> None:
         self.name = "broker"
         self.disk = disk
-        self.clock = SimClock(scheduler)
+        self.clock = clock or SimClock(scheduler)
         self.broker: Broker | None = None
         self.loop: SimLoop | None = None
         self.life = 0
@@ -80,7 +81,6 @@ class BrokerProcess:
         """Called just before the process dies, while what it knew can still be looked at."""
         self.after_step: Callable[[], None] | None = None
         """Called after each step of the process, while it lives."""
-        self.on_operation: Callable[[str, str], None] = lambda operation, path: None
         self.crash_after: int | None = None
         """How many disk operations from now the process dies, if it is to."""
         self.crash_is_power_loss = False
@@ -209,17 +209,22 @@ class BrokerProcess:
 
     def _operation(self, operation: str, path: str, position: int, size: int) -> None:
         self._trace("disk", operation, path, position, size)
-        self.on_operation(operation, path)
-        if self.crash_after is not None and self.is_up:
-            self.crash_after -= 1
-            if self.crash_after < 0:
-                starting = not self.is_serving
-                self._count("X5 death while starting" if starting else "death at a disk operation")
-                if self.crash_is_power_loss:
-                    self.power_loss()
-                else:
-                    self.kill()
-                raise ProcessDied
+        if self.crash_after is not None:
+            self.comes_nearer_to_its_death()
+
+    def comes_nearer_to_its_death(self) -> None:
+        """By one operation of the disk, which is its last one if its time has come."""
+        if self.crash_after is None or not self.is_up:
+            return
+        self.crash_after -= 1
+        if self.crash_after < 0:
+            starting = not self.is_serving
+            self._count("X5 death while starting" if starting else "death at a disk operation")
+            if self.crash_is_power_loss:
+                self.power_loss()
+            else:
+                self.kill()
+            raise ProcessDied
 
     # The way to the controller
 

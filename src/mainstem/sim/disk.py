@@ -483,9 +483,10 @@ class SimDisk(FileSystem):
         """The paths that a process sees and that have this in them."""
         return [path for path, node in self._walk() if isinstance(node, FileNode) and part in path]
 
-    def peek(self, path: str) -> bytes:
-        """What a process would read from the file; for checkers, who are no process."""
-        return self._find_file(path).cached.to_bytes()
+    def peek(self, path: str, start: i64 = 0, end: i64 = -1) -> bytes:
+        """What a process would read from the file, or from a part of it; for checkers, who are no process."""
+        cached = self._find_file(path).cached
+        return cached.read(start, (cached.size if end < 0 else end) - start)
 
     def contents(self) -> dict[str, bytes | None]:
         """Every path a process sees: a file's bytes, None for a directory. For comparing disks in tests."""

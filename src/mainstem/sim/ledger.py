@@ -10,7 +10,6 @@ Names of violations are Jepsen's where it has one.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 Place = tuple[str, int]
 
@@ -27,30 +26,55 @@ class Violation(Exception):  # noqa: N818
         return f"{self.invariant}: {self.what}"
 
 
-@dataclass(slots=True)
 class Send:
-    place: Place
-    value: bytes
-    key: bytes | None
-    producer: str
-    number: int
-    ordered: bool
-    """Whether this producer's records must be in the order it sent them (T2)."""
-    is_sent_anew: bool = False
-    """Whether a producer that lost its place begins anew with what it has under way, in whatever order."""
-    is_tombstone: bool = False
-    acked_at: int | None = None
-    was_lost: bool = False
+    __slots__ = (
+        "acked_at",
+        "is_sent_anew",
+        "is_tombstone",
+        "key",
+        "number",
+        "ordered",
+        "place",
+        "producer",
+        "value",
+        "was_lost",
+    )
+
+    def __init__(
+        self,
+        place: Place,
+        value: bytes,
+        key: bytes | None,
+        producer: str,
+        number: int,
+        ordered: bool,
+        is_sent_anew: bool = False,
+        is_tombstone: bool = False,
+    ) -> None:
+        self.place = place
+        self.value = value
+        self.key = key
+        self.producer = producer
+        self.number = number
+        self.ordered = ordered
+        """Whether this producer's records must be in the order it sent them (T2)."""
+        self.is_sent_anew = is_sent_anew
+        """Whether a producer that lost its place begins anew with what it has under way, in whatever order."""
+        self.is_tombstone = is_tombstone
+        self.acked_at: int | None = None
+        self.was_lost = False
 
 
-@dataclass(slots=True)
 class History:
     """What was seen of one partition in the lineage that counts."""
 
-    at: dict[int, bytes] = field(default_factory=dict)
-    where: dict[bytes, int] = field(default_factory=dict)
-    cuts: list[tuple[int, int]] = field(default_factory=list)
-    """From which life of the broker on the log ended where."""
+    __slots__ = ("at", "cuts", "where")
+
+    def __init__(self) -> None:
+        self.at: dict[int, bytes] = {}
+        self.where: dict[bytes, int] = {}
+        self.cuts: list[tuple[int, int]] = []
+        """From which life of the broker on the log ended where."""
 
 
 class Ledger:
@@ -68,7 +92,10 @@ class Ledger:
         """Whether a record may rightly be there twice: the broker had forgotten its producer (C5)."""
 
     def history(self, place: Place) -> History:
-        return self.histories.setdefault(place, History())
+        found = self.histories.get(place)
+        if found is None:
+            found = self.histories[place] = History()
+        return found
 
     def sent(self, send: Send) -> None:
         self.sends[send.value] = send

@@ -45,14 +45,12 @@ class SimHandle:
 
     __slots__ = ("_when", "args", "callback", "context", "is_cancelled")
 
-    def __init__(
-        self, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None, when: float = 0.0
-    ) -> None:
+    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None) -> None:
         self.callback = callback
         self.args = args
         self.context = contextvars.copy_context() if context is None else context
         self.is_cancelled = False
-        self._when = when
+        self._when = 0.0
 
     def cancel(self) -> None:
         self.is_cancelled = True
@@ -70,6 +68,8 @@ class Scheduler:
     def __init__(self, rng: Random) -> None:
         self.now = 0.0
         self.steps = 0
+        self.is_decided = False
+        """Whether the run is over, whatever was to come: something has failed."""
         self.failures: list[str] = []
         """What a process raised where nobody was waiting for it."""
         self._rng = rng
@@ -94,16 +94,30 @@ class Scheduler:
     def run_until(self, is_over: Callable[[], bool], deadline: float) -> bool:
         """Runs until `is_over`, asked between instants; whether it came before the deadline, or the end of all work."""
         try:
-            while not is_over():
-                if not self._ready:
-                    if not self._due or self._due[0][0] > deadline:
-                        self.now = max(self.now, deadline)
-                        return False
-                    self._advance()
-                if self._ready:
-                    self._run_ready()
+            while not self.is_decided and not is_over():
+                if not self._next_instant(deadline):
+                    return False
         finally:
             self._let_run(None)
+        return True
+
+    def run_for(self, seconds: float) -> None:
+        """Runs for so long, or until it is decided."""
+        deadline = self.now + seconds
+        try:
+            while not self.is_decided and self._next_instant(deadline):
+                pass
+        finally:
+            self._let_run(None)
+
+    def _next_instant(self, deadline: float) -> bool:
+        if not self._ready:
+            if not self._due or self._due[0][0] > deadline:
+                self.now = max(self.now, deadline)
+                return False
+            self._advance()
+        if self._ready:
+            self._run_ready()
         return True
 
     def _let_run(self, loop: "SimLoop | None") -> None:
@@ -142,10 +156,13 @@ class Scheduler:
                 raise AssertionError(f"{loop.name} runs without ever waiting: {handle.callback!r}")
             self._let_run(loop)
             try:
-                if handle.args:
-                    handle.context.run(handle.callback, *handle.args)
-                else:
+                args = handle.args
+                if not args:
                     handle.context.run(handle.callback)
+                elif len(args) == 1:
+                    handle.context.run(handle.callback, args[0])
+                else:
+                    handle.context.run(handle.callback, *args)
             except (SystemExit, KeyboardInterrupt):
                 raise
             except BaseException as error:
@@ -216,19 +233,25 @@ class SimLoop(asyncio.AbstractEventLoop):
     def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> SimHandle:
-        return self.call_soon(callback, *args, context=context)
+        handle = SimHandle(callback, args, context)
+        if not self.is_dead:
+            self.scheduler.soon(self, handle)
+        return handle
 
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> SimHandle:
-        return self.call_at(self.scheduler.now + max(delay, 0), callback, *args, context=context)
+        return self._at(self.scheduler.now + max(delay, 0), SimHandle(callback, args, context))
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> SimHandle:
+        return self._at(when, SimHandle(callback, args, context))
+
+    def _at(self, when: float, handle: SimHandle) -> SimHandle:
         if self.lateness is not None:
             when += self.lateness()
-        handle = SimHandle(callback, args, context, when)
+        handle._when = when
         if not self.is_dead:
             self.scheduler.timer(when, self, handle)
         return handle

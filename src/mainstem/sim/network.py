@@ -331,7 +331,9 @@ class Network:
     def consumed(self, target: SimTransport) -> None:
         """The reader has read: what waited to be sent may go."""
         pipe = target.incoming
-        pipe.held = pipe.in_flight + sum(map(len, pipe.arrived))
+        pipe.held = pipe.in_flight
+        for piece in pipe.arrived:
+            pipe.held += len(piece)
         source = target.peer
         assert source is not None
         if pipe.unsent:

@@ -1,4 +1,4 @@
-"""What is looked at after each step of the broker, and at each operation of its disk.
+"""What is looked at after each step of the broker, at each operation of its disk, and at each append to a log.
 
 Nothing else in a run happens as often, so this is compiled where the hot modules are, and so are the checkers that are
 asked here. Each of them looks at what may have changed and at nothing else.
@@ -6,10 +6,11 @@ asked here. Each of them looks at what may have changed and at nothing else.
 
 from collections.abc import Callable
 
+from mainstem.protocol.batch import BatchView
 from mainstem.sim.broker_process import BrokerProcess
 from mainstem.sim.checkers import Checker
 from mainstem.sim.checkers.failed_directory import FailedDirectory
-from mainstem.sim.ledger import Violation
+from mainstem.sim.ledger import Place, Violation
 from mainstem.sim.written import Written
 
 
@@ -19,14 +20,18 @@ class Steps:
         process: BrokerProcess,
         written: Written,
         checkers: list[Checker],
+        following: list[Checker],
         failed_directory: FailedDirectory,
         fail: Callable[[Violation], None],
+        trace: Callable[..., None],
     ) -> None:
         self._process = process
         self._written = written
         self._checkers = checkers
+        self._following = following
         self._failed_directory = failed_directory
         self._fail = fail
+        self._trace = trace
 
     def after_step(self) -> None:
         process = self._process
@@ -40,8 +45,15 @@ class Steps:
             for checker in self._checkers:
                 checker.after_step(broker)
 
-    def operation(self, operation: str, path: str) -> None:
+    def appended(self, place: Place, batch: BatchView) -> None:
+        for checker in self._following:
+            checker.appended(place, batch)
+
+    def operation(self, operation: str, path: str, position: int, size: int) -> None:
+        self._trace("disk", operation, path, position, size)
         self._written.operation(operation, path)
         violation = self._failed_directory.check(operation, path)
         if violation is not None:
             self._fail(violation)
+        if self._process.crash_after is not None:
+            self._process.comes_nearer_to_its_death()

@@ -63,7 +63,7 @@ from mainstem.sim.faults import Effect, Fault
 from mainstem.sim.group_ledger import GroupLedger
 from mainstem.sim.group_members import Member
 from mainstem.sim.ledger import Ledger, Place, Send, Violation
-from mainstem.sim.loop import Scheduler, SimLoop, make_loop
+from mainstem.sim.loop import Scheduler, SimClock, SimLoop, make_loop
 from mainstem.sim.nemesis import Nemesis
 from mainstem.sim.network import Network
 from mainstem.sim.observer import Observer
@@ -116,11 +116,12 @@ class World:
         self.durable = rng.random() < 0.5
         self.pace_s = rng.choice((0.5, 1.0, 2.0))
         self.member_vanishes = rng.choice((0.0, 0.05, 0.2))
-        self.disk = SimDisk(Random(f"{seed}:disk"), lambda: self.process.clock.wall_ms())
+        clock = SimClock(self.scheduler)
+        self.disk = SimDisk(Random(f"{seed}:disk"), clock.wall_ms)
         self.disk.make_directories("/")
         self.disk.is_cold = self._cold_reads()
         self.process = BrokerProcess(
-            str(seed), self.scheduler, self.network, self.disk, self._config(rng), self.trace, self.count
+            str(seed), self.scheduler, self.network, self.disk, self._config(rng), self.trace, self.count, clock
         )
         self.process.transaction_version = self.txn_shape.level
         self.process.clock.skew_ms = rng.choice((0, 0, -600_000, -3_000, 5_000, 300_000))
@@ -135,7 +136,6 @@ class World:
         self.txns = TxnLedger(self.count)
         self.txns.loses_nothing = self.durable
         self.written = Written(self.disk, self.ledger.damaged.__contains__)
-        self.written.on_appended = self._appended
         self.written.on_reopened = self._reopened
         self.topics = self._topics(rng)
         self.clients: dict[str, tuple[SimLoop, Callable[[SimClient, Random], Coroutine[Any, Any, None]]]] = {}
@@ -199,9 +199,12 @@ class World:
             GroupsSettle(self),
             TransactionsHold(self),
         ]
-        steps = Steps(self.process, self.written, stepped, self._failed_directory, self._fail)
+        steps = Steps(
+            self.process, self.written, stepped, self._following, self._failed_directory, self._fail, self.trace
+        )
+        self.written.on_appended = steps.appended
         self.process.after_step = steps.after_step
-        self.process.on_operation = steps.operation
+        self.disk.on_operation = steps.operation
         self.observer = Observer(self)
         self.nemesis = Nemesis(self, Random(f"{seed}:nemesis"))
         self._admins: list[Admin] = []
@@ -410,10 +413,6 @@ class World:
 
     # What the broker does
 
-    def _appended(self, place: Place, batch: BatchView) -> None:
-        for checker in self._following:
-            checker.appended(place, batch)
-
     def _reopened(self, place: Place, end: int, kept: list[BatchView], lost: list[BatchView]) -> None:
         if lost:
             self.count("log came back shorter")
@@ -447,6 +446,7 @@ class World:
     def _fail(self, violation: Violation) -> None:
         if self._violation is None:
             self._violation = violation
+            self.scheduler.is_decided = True
 
     def given_producer_id(self, producer_id: int, epoch: int) -> None:
         self._producer_ids.given(producer_id, epoch)
@@ -632,7 +632,7 @@ class World:
             self._wait(self._age_ids(), 20, "an id can be used")
         self._add_clients()
         self.nemesis.begin()
-        self.scheduler.run_until(self._is_decided, self.scheduler.now + SAFETY_S)
+        self.scheduler.run_for(SAFETY_S)
         self._check()
         self._heal()
         self.is_stopping = True
@@ -649,9 +649,6 @@ class World:
         self.counts["acknowledged"] += self.ledger.acked_count
         self.counts["read"] += self.ledger.read_count
 
-    def _is_decided(self) -> bool:
-        return self._violation is not None
-
     def _check(self) -> None:
         if self._violation is not None:
             raise self._violation
@@ -663,7 +660,7 @@ class World:
                 raise AssertionError(f"the workload of {name} failed") from error
 
     def _until(self, is_over: Callable[[], bool], seconds: float, promise: str) -> None:
-        done = self.scheduler.run_until(lambda: is_over() or self._violation is not None, self.scheduler.now + seconds)
+        done = self.scheduler.run_until(is_over, self.scheduler.now + seconds)
         self._check()
         if not done:
             waiting = [name for name, task in self._tasks.items() if not task.done()]

@@ -47,7 +47,7 @@ class WrittenLog:
             path = segment.log.path
             if path != self._path:
                 self._path, self._position = path, 0
-            data = disk.peek(path)[self._position : segment.size]
+            data = disk.peek(path, self._position, segment.size)
             read = 0
             for batch in iterate_batches(data, 0, len(data)):
                 read = batch.end

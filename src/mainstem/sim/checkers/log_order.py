@@ -48,7 +48,7 @@ class LogOrder(Checker):
         seen = self._seen
         if self.moved:
             self.moved = []
-        for partition in broker.partitions:
+        for partition in broker.partitions.by_place.values():
             log = partition.log
             before = seen.get(log)
             if (

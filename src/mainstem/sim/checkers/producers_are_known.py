@@ -73,9 +73,13 @@ class ProducersAreKnown(Checker):
 
     def after_step(self, broker: Broker) -> None:
         now_ms = self.world.process.clock.wall_ms()
-        self._latest_ms = max(self._latest_ms, now_ms)
+        if now_ms > self._latest_ms:
+            self._latest_ms = now_ms
+        if not self._partitions:
+            return
+        here = broker.partitions.by_place
         for place, expected in self._partitions.items():
-            partition = broker.partitions.get(*place)
+            partition = here.get(place)
             if partition is None or partition.log.failure is not None or place in self.world.ledger.damaged:
                 continue
             states = partition.log.producers.states

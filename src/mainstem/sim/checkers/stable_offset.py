@@ -40,7 +40,7 @@ class StableOffset(Checker):
                 del self._unsettled[place]
 
     def _check(self, broker: Broker, place: Place, transactions: OnPartition) -> None:
-        partition = broker.partitions.get(*place)
+        partition = broker.partitions.by_place.get(place)
         if partition is None or partition.log.failure is not None or place in self.world.ledger.damaged:
             return
         log = partition.log
