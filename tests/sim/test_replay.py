@@ -1,5 +1,6 @@
 """A seed is the whole bug report: the same run comes out of it, in every process, interpreted or compiled."""
 
+import gc
 import io
 import json
 import os
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mainstem.build_info import build_name
-from mainstem.sim.world import Result, run_seed
+from mainstem.sim.world import Result, World, run_seed
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -60,6 +61,18 @@ def test_a_seed_is_the_same_run_compiled_and_interpreted(what: str) -> None:
 
 def test_another_seed_is_another_run() -> None:
     assert run_seed(3).digest != run_seed(4).digest
+
+
+def test_a_run_leaves_nothing_behind() -> None:
+    """Or a thousand of them in one process would take all its memory."""
+
+    def worlds() -> int:
+        gc.collect()
+        return sum(isinstance(each, World) for each in gc.get_objects())
+
+    before = worlds()
+    run_seed(1)
+    assert worlds() == before
 
 
 def test_a_trace_is_json_lines_without_addresses() -> None:
