@@ -316,3 +316,12 @@ def test_a_leader_that_begins_a_term_doubts_the_transactions_it_finds_open() -> 
     append(log, batch(b"v", producer_id=1, epoch=0, sequence=1, transactional=True), guard=guard)
     assert log.has_open_transaction(1, 0)
     assert log.begin_verification(1, 0, 2, False, NOW_MS) == NO_GUARD
+
+
+def test_nobody_is_asked_about_a_batch_of_an_epoch_that_is_over() -> None:
+    log = open_in(new_disk())
+    Writer(log, 1, epoch=1).send()
+    with pytest.raises(RemoteError) as refused:
+        log.begin_verification(1, 0, 0, True, NOW_MS)
+    assert refused.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert len(log.verifications) == 0
