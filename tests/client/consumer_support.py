@@ -40,12 +40,14 @@ class Target:
     def topic(self, partitions: int = 1, configs: Mapping[str, str] | None = None, name: str | None = None) -> str:
         """Makes a new topic that nobody else knows of."""
         topic = name or f"t-{uuid.uuid4().hex[:12]}"
+        # What `fill` writes is from 1970: brokers would delete it half a minute after they started, and every five.
+        settings = {"retention.ms": "-1", **(configs or {})}
         wanted = CreatableTopic(
             name=topic,
             num_partitions=partitions,
             replication_factor=1,
             assignments=[],
-            configs=[CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()],
+            configs=[CreatableTopicConfig(name=key, value=value) for key, value in settings.items()],
         )
         request = CreateTopicsRequest(topics=[wanted], timeout_ms=30_000)
         answer = self._ask(request, CreateTopicsResponse)

@@ -107,6 +107,13 @@ class Member:
             f"{self.kind} has {self.partitions()}, said last {self.last_line!r}, and {[*self.notes]} {[*self.errors]}"
         )
 
+    def had(self, number: int) -> str:
+        """When it had a partition, and what it read of it."""
+        intervals = [(since, until) for each, since, until in self.intervals if each == number]
+        read = in_words({each for each in self.all_read() if each[0] == number})
+        since = self.owned.get(number)
+        return f"{self.kind} had {number} in {intervals}, has it since {since}, read {read or 'nothing'}"
+
     def stop(self) -> None:
         """Has it leave."""
         self.check()
@@ -225,7 +232,8 @@ def test_each_partition_has_one_owner_through_joins_leaves_and_kills(target: Tar
             if time.monotonic() >= deadline:
                 with Admin(bootstrap_servers=target.bootstrap) as admin:
                     told = f"committed: {admin.list_group_offsets(group)}, {admin.describe_groups([group])}"
-                pytest.fail(f"read by nobody: {in_words(left)}; {told}; {[member.told() for member in members]}")
+                who = [member.had(number) for number in sorted({number for number, _ in left}) for member in everybody]
+                pytest.fail(f"read by nobody: {in_words(left)}; {who}; {told}; {[each.told() for each in members]}")
             time.sleep(0.1)
         for member in members:
             member.stop()

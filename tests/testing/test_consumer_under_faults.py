@@ -36,7 +36,8 @@ QUICK: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Cluster]:
-    with Cluster({"group.min.session.timeout.ms": "100"}) as started:
+    # What `Writer` writes is from 1970, and would be deleted half a minute after the broker started.
+    with Cluster({"group.min.session.timeout.ms": "100", "log.retention.ms": "-1"}) as started:
         yield started
 
 
