@@ -427,14 +427,13 @@ def end(node: Node | KafkaNode, clean: bool, prefix: str = "") -> None:
 
 def assert_same(look: Callable[[int], dict[str, Any]], port: int, expected: dict[str, Any]) -> None:
     """Compares what is there with what was, once the coordinators have had the time to read their logs."""
-    deadline = time.monotonic() + 30
-    found = look(port)
-    while found != expected and time.monotonic() < deadline:
-        time.sleep(0.5)
+
+    def differing() -> dict[str, tuple[Any, Any]]:
         found = look(port)
-    assert sorted(found.keys() ^ expected.keys()) == []
-    for key in expected:
-        assert found[key] == expected[key], key
+        pairs = {key: (found.get(key, "missing"), expected.get(key, "missing")) for key in found | expected}
+        return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
+
+    eventually(differing, lambda difference: not difference)
 
 
 @pytest.mark.timeout(600)
