@@ -12,7 +12,7 @@ import pytest
 from mainstem.core.log.producers import Origin
 from mainstem.protocol.builder import BatchBuilder
 from mainstem.sim.disk import SimDisk
-from mainstem.storage.cleaner import Cleaner
+from mainstem.storage.cleaner import Candidate, Cleaner
 from mainstem.storage.open_files import OpenFiles
 from tests.support.compaction import PARTITION, committed_of, compacted, records_of, table_of
 from tests.support.log_files import check_folder
@@ -98,8 +98,16 @@ class World:
         self.log.flush(self.now_ms)
         self.recovery_point = self.log.recovery_point
 
+    def choose(self) -> Candidate | None:
+        """As a broker does: an index that the cleaner has missed is built before it looks again."""
+        while (job := self.log.begin_reindexing()) is not None:
+            job.run()
+            self.log.finish_reindexing(job)
+        found = self.cleaner.choose({PARTITION: self.log}, self.now_ms)
+        return self.choose() if found is None and self.log.damaged_indexes else found
+
     def clean(self, quietly: bool = False) -> None:
-        candidate = self.cleaner.choose({PARTITION: self.log}, self.now_ms)
+        candidate = self.choose()
         if candidate is None:
             return
         self.cleanings += 1
@@ -140,7 +148,7 @@ class World:
         self._open_log()
 
     def _lose_power_while_cleaning(self) -> None:
-        candidate = self.cleaner.choose({PARTITION: self.log}, self.now_ms)
+        candidate = self.choose()
         if candidate is None:
             return
         disks: list[SimDisk] = []
@@ -179,10 +187,10 @@ class World:
         self.roll()
         for _ in range(200):
             self.now_ms += 200_000
-            if self.cleaner.choose({PARTITION: self.log}, self.now_ms) is None:
+            if self.choose() is None:
                 break
             self.clean(quietly=True)
-        assert self.cleaner.choose({PARTITION: self.log}, self.now_ms) is None
+        assert self.choose() is None
         self.check()
         keys = [record.key for record in records_of(self.log)]
         assert len(keys) == len(set(keys))

@@ -130,6 +130,8 @@ class Partition:
         )
         self._wrote()
         self.notify()
+        if self.log.damaged_indexes:
+            self._reindex()  # the cleaner may have met one before
 
     def resign(self, code: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
         """Ends the term: whoever waits is told, and may look elsewhere."""

@@ -59,6 +59,27 @@ def test_a_large_batch_that_comes_while_another_is_being_told_done_waits_its_tur
     asyncio.run(story())
 
 
+def test_an_index_that_was_missed_before_a_term_is_built_when_it_begins() -> None:
+    async def story() -> None:
+        disk = new_disk()
+        log = open_in(disk)
+        append(log, batch(b"v"))
+        log.roll(NOW_MS)
+        log.close(NOW_MS)
+        path = log.segments[0].offset_index.ref.path
+        disk.remove(path)
+        log = open_in(disk, clean=True, recovery_point=1)
+        partition = Partition(asyncio.get_running_loop(), ManualClock(), "t", bytes(16), 0, log, never_fails)
+        assert not log.has_sound_indexes(log.segments[0])
+        assert not partition.is_busy
+        partition.lead(1, 0, (1,), (1,), 1)
+        await asyncio.wait_for(partition.settle(), 20)
+        assert disk.exists(path)
+        assert not log.damaged_indexes
+
+    asyncio.run(story())
+
+
 def test_who_is_fenced_stays_fenced_when_a_partition_moves_to_another_directory() -> None:
     async def story() -> None:
         loop = asyncio.get_running_loop()
