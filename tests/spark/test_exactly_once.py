@@ -87,9 +87,13 @@ def test_a_driver_killed_twice_at_the_same_step_neither_loses_nor_doubles(query:
 
 def test_a_killed_worker_leaves_a_transaction_that_the_commit_aborts(query: Query, topic: str) -> None:
     async def story() -> None:
-        await query.write(0, "run", rows_of(0))  # attempts that nobody heard of again
+        left = await query.write(0, "run", rows_of(0))  # attempts that nobody heard of again
         await query.settle(0, "run", await query.write(0, "run", rows_of(0)))
         assert await query.open_transactions() == []
+        async with query.process() as cluster:
+            ended = await Transactions(cluster).describe(each.triple.transactional_id for each in left)
+        # With their markers: before those are there, they hold back whoever reads what is committed.
+        assert {each.state for each in ended.values()} == {"CompleteAbort"}
 
     play(story())
     assert query.broker.values(topic) == sorted(rows_of(0))

@@ -20,6 +20,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -307,3 +308,6 @@ class Coordinator:
         ):
             if isinstance(outcome, BaseException) and not isinstance(outcome, KafkaError):
                 raise outcome
+        # Until their markers are there they hold back who reads what is committed; what was decided is so all the same.
+        with suppress(KafkaError):
+            await self._transactions.wait_until_complete(triples)
