@@ -15,6 +15,16 @@ from tests.support.raw import Peer, connect, failing, run_with_node, start_node
 from tests.support.transactions import TxnClient, committed_offset, find_group, latest, read_committed
 
 
+async def who_prepared(peer: Peer) -> TxnClient:
+    """A client that has left a transaction of one record on `t` open, and may come back to it."""
+    await peer.ensure_topic("t")
+    client = TxnClient(peer, "id")
+    await client.find()
+    await client.init(enable2_pc=True)
+    await client.write("t", b"prepared")
+    return client
+
+
 def test_two_phase_commit_is_offered_where_it_is_enabled(tmp_path: Path) -> None:
     async def scenario(node: Broker, peer: Peer) -> None:
         await peer.ensure_topic("t")
@@ -113,11 +123,7 @@ def test_who_came_back_goes_on_at_once_when_its_transaction_has_ended(tmp_path: 
     """Its next epoch is two above that of the transaction: the marker in between is not the end of what it begins."""
 
     async def scenario(node: Broker, peer: Peer) -> None:
-        await peer.ensure_topic("t")
-        old = TxnClient(peer, "id")
-        await old.find()
-        await old.init(enable2_pc=True)
-        await old.write("t", b"prepared")
+        await who_prepared(peer)
         back = TxnClient(peer, "id")
         await back.init(enable2_pc=True, keep_prepared_txn=True)
         with failing(node, WriteTxnMarkersRequest, ErrorCode.NETWORK_EXCEPTION):
@@ -175,11 +181,7 @@ def test_a_client_is_not_told_of_a_transaction_that_its_predecessor_can_still_wr
     """Where not every partition could be told, it is to try again; the transaction waits."""
 
     async def scenario(node: Broker, peer: Peer) -> None:
-        await peer.ensure_topic("t")
-        old = TxnClient(peer, "id")
-        await old.find()
-        await old.init(enable2_pc=True)
-        await old.write("t", b"prepared")
+        old = await who_prepared(peer)
         request = InitProducerIdRequest(
             transactional_id="id", transaction_timeout_ms=60_000, enable2_pc=True, keep_prepared_txn=True
         )
