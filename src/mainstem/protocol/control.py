@@ -107,7 +107,10 @@ def build_end_marker(marker: EndMarker, leader_epoch: i64 = -1) -> bytes:
 
 
 def parse_end_marker(batch: BatchView) -> EndMarker | None:
-    """The marker in a control batch; None if the batch is another kind of control batch."""
+    """The marker in a control batch; None if the batch is another kind of control batch, or what compaction leaves in
+    a marker's place: an empty one."""
+    if batch.is_control and batch.record_count == 0:
+        return None
     kind, record = control_record(batch)
     if kind != ControlType.ABORT and kind != ControlType.COMMIT:
         return None

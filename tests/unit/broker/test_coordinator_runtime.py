@@ -16,7 +16,7 @@ from mainstem.core.txn.config import TxnConfig
 from mainstem.core.txn.machine import Client, InitBy, SendMarkers, TxnMachine
 from mainstem.core.txn.states import Transaction
 from mainstem.protocol.batch import BatchView
-from mainstem.protocol.builder import BatchBuilder
+from mainstem.protocol.builder import BatchBuilder, empty_batch
 from mainstem.protocol.control import EndMarker, build_end_marker
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.primitives import ZERO_UUID
@@ -316,6 +316,21 @@ def test_offsets_of_a_transaction_count_from_its_marker_on() -> None:
         assert await s.offset("g") == 42
         await s.start(2)
         assert await s.offset("g") == 42
+
+    run(story)
+
+
+def test_a_log_whose_markers_were_compacted_is_loaded() -> None:
+    """The last marker of a producer stays as an empty batch when the data of its transaction has gone (C5)."""
+
+    async def story() -> None:
+        s = Story()
+        await s.start()
+        await s.commit("g", 1)
+        s.log.append(empty_batch(BatchView(build_end_marker(EndMarker(9, 0, True, 0, 0, 1)), 0)))
+        await s.commit("g", 2)
+        await s.start(1)
+        assert await s.offset("g") == 2
 
     run(story)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from mainstem.protocol.batch import BatchView
-from mainstem.protocol.builder import BatchBuilder
+from mainstem.protocol.builder import BatchBuilder, empty_batch
 from mainstem.protocol.control import (
     ControlType,
     EndMarker,
@@ -43,6 +43,11 @@ def test_quorum_records_share_a_batch_without_a_producer() -> None:
 
 def test_another_control_record_is_no_marker() -> None:
     assert parse_end_marker(BatchView(build_control_batch([(2, b"")], 0, 0, 0), 0)) is None
+
+
+def test_what_compaction_leaves_in_a_markers_place_is_no_marker() -> None:
+    header = BatchView(build_end_marker(EndMarker(4711, 3, True, 12, offset=42, timestamp=1), leader_epoch=5), 0)
+    assert parse_end_marker(BatchView(empty_batch(header), 0)) is None
 
 
 def test_a_key_of_a_newer_version_is_read_as_far_as_it_is_known() -> None:
