@@ -259,6 +259,11 @@ class ReadableLog:
         assert segment is not None
         is_held = self._has(segment)
         self._check_came_back(job.error if is_held else None)
+        if job.first_offset < self._segments.at(0).base_offset:
+            # What is known of the transactions in the slice may have gone with the segment.
+            raise RemoteError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {job.first_offset} was deleted while it was being read"
+            )
         if job.generation != self._generation or not is_held:
             # Positions mean nothing any more. To know of more transactions than are in the slice does no harm.
             again = AbortedJob(job.first_offset, job.upper_offset, None, -1, self._generation)
