@@ -658,7 +658,7 @@ class Rebalancing:
                 self._expect_heartbeat(out, group, member)
             if len(group.members) > self.config.size_max:
                 self._prepare(out, group, f"it has more than {self.config.size_max} members")
-        for group_id in self.store.offsets:
+        for group_id in (*self.store.offsets, *self.store.groups_staged()):
             if group_id not in self.groups and group_id not in self.store.others:
                 # Only offsets: of a consumer that assigns its partitions itself.
                 self.groups[group_id] = ClassicGroup(group_id, now_ms)

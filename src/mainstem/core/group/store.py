@@ -104,6 +104,10 @@ class GroupStore:
     def has_any_staged(self, group: str) -> bool:
         return any(key[0] == group for offsets in self.staged.values() for key in offsets)
 
+    def groups_staged(self) -> dict[str, None]:
+        """Those that open transactions have offsets for, each once."""
+        return {place[0]: None for offsets in self.staged.values() for place in offsets}
+
     # Replaying
 
     def replay(self, raw_key: bytes, raw_value: bytes | None, producer_id: int = NO_PRODUCER) -> None:

@@ -227,6 +227,18 @@ def test_an_offset_in_an_open_transaction_is_unstable_and_lasts() -> None:
     assert h.fetch("g", T0, require_stable=True) == {T0: 9}
 
 
+def test_a_group_that_has_offsets_in_an_open_transaction_alone_is_there_after_a_take_over() -> None:
+    h = Harness()
+    staged = staged_commit("g", "t", 0, 9)
+    h.machine.replay(staged.key, staged.value, 77)
+    h.machine.keep()
+    h.take(h.machine.loaded(h.now_ms))
+    assert list(h.list_groups()) == ["g"]
+    h.machine.replay_marker(77, committed=True)
+    assert h.delete_group("g") is ErrorCode.NONE
+    assert h.fetch("g", T0) == {T0: -1}
+
+
 def test_an_aborted_transaction_leaves_the_offset_as_it_was() -> None:
     h = Harness()
     h.commit("g", {T0: 1})
