@@ -9,8 +9,15 @@ import pytest
 from mainstem.broker.app import Broker
 from mainstem.broker.drivers.controller import Carry, Deliver, carry_directly
 from mainstem.protocol.batch import iterate_batches
+from mainstem.protocol.builder import BatchBuilder
 from mainstem.protocol.errors import ErrorCode, RemoteError
-from mainstem.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from mainstem.protocol.messages.k00_produce import ProduceResponse
+from mainstem.protocol.messages.k19_create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from mainstem.protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from mainstem.protocol.messages.k34_alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -49,9 +56,10 @@ def run(
     asyncio.run(asyncio.wait_for(story(), TIME_S_MAX))
 
 
-async def create(peer: Peer, name: str, partitions: int = 1) -> None:
+async def create(peer: Peer, name: str, partitions: int = 1, cleanup_policy: str = "delete") -> None:
+    configs = [CreatableTopicConfig(name="cleanup.policy", value=cleanup_policy)]
     topics = [
-        CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[]),
+        CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=configs),
     ]
     answer = await peer.ask(CreateTopicsRequest(topics=topics, timeout_ms=5000), 7, CreateTopicsResponse)
     assert answer.topics[0].error_code == 0, answer
@@ -208,6 +216,28 @@ async def values_after_a_start(disk: SimDisk, topic: str) -> list[bytes | None]:
         peer.close()
         await node.stop()
     return [record.value for each in iterate_batches(found, 0, len(found)) for record in iterate_records(each)]
+
+
+def test_a_directory_that_fails_while_a_start_makes_its_compacted_logs_durable_costs_itself_alone() -> None:
+    async def scenario(node: Broker, peer: Peer, disk: SimDisk, fatal: list[BaseException]) -> None:
+        await create(peer, "table", 4, "compact")
+        for index in range(4):
+            builder = BatchBuilder()
+            builder.append(1, b"key", b"value")
+            request = produce_request("table", builder.build())
+            request.topic_data[0].partition_data[0].index = index
+            answer = await peer.ask(request, 9, ProduceResponse)
+            assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+        kept = [index for index in range(4) if directory_of(node, "table", index) == METADATA]
+        assert len(kept) == 2
+        killed = disk.fork()
+        killed.kill()
+        killed.faults.append(Fault(Effect.FAIL, "sync", path=lambda path: path.startswith(f"{OTHER}/table"), times=-1))
+        again = await start_node("/data", killed, log_dirs=f"{METADATA},{OTHER}")
+        assert [index for index in range(4) if again.partitions.get("table", index) is not None] == kept
+        await again.stop()
+
+    run(scenario, f"{METADATA},{OTHER}")
 
 
 def test_a_topic_whose_directory_failed_can_be_deleted_and_made_again() -> None:

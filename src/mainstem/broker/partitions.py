@@ -233,7 +233,8 @@ class Partitions:
         tell that another broker left it; and the first recovery has taken away what it could tell that by.
         """
         for partition, opened in list(self.dirs.logs.items()):
-            if opened.config.compact and opened.recovery_point < opened.log_end:
+            # The failure of one log closes the others of its directory.
+            if opened.config.compact and not opened.is_closed and opened.recovery_point < opened.log_end:
                 try:
                     job = opened.begin_flush(self._clock.wall_ms())
                     await self._loop.run_in_executor(None, job.run)
