@@ -17,7 +17,7 @@ from mainstem.sim.checkers.what_goes_is_due import WhatGoesIsDue
 from mainstem.sim.client import SimClient
 from mainstem.sim.disk import SimDisk
 from mainstem.sim.ledger import Ledger, Violation
-from mainstem.sim.loop import EPOCH_MS, Scheduler, SimClock
+from mainstem.sim.loop import EPOCH_MS, Scheduler, SimClock, make_loop
 from mainstem.sim.workloads import check_got_on
 from mainstem.sim.written import Written
 from mainstem.storage.open_files import OpenFiles
@@ -242,7 +242,7 @@ def test_a_damaged_log_may_be_left_alone_and_never_be_cut_below_its_recovery_poi
 
 
 def test_a_fetch_that_brings_nothing_though_there_is_something_is_noticed() -> None:
-    client = SimClient(None, "reader", ("broker", 9092))  # type: ignore[arg-type]
+    client = SimClient(make_loop(Scheduler(Random(0)), Random(0), "reader"), "reader", ("broker", 9092))
     check_got_on(client, PLACE, 5, 5)
     with pytest.raises(Violation, match="P12 a fetch gets on"):
         check_got_on(client, PLACE, 5, 6)
