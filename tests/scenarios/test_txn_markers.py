@@ -35,6 +35,17 @@ async def write_marker(peer: Peer, topic: str) -> ErrorCode:
     return ErrorCode(answer.markers[0].topics[0].partitions[0].error_code)
 
 
+def marker_of(version: int) -> WritableTxnMarker:
+    return WritableTxnMarker(
+        producer_id=7,
+        producer_epoch=0,
+        transaction_result=True,
+        topics=[],
+        coordinator_epoch=0,
+        transaction_version=version,
+    )
+
+
 def test_a_marker_that_is_not_committed_in_time_is_not_said_to_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,15 +105,7 @@ def test_the_version_of_a_transaction_reaches_the_log_that_judges_its_marker(top
         partitions=SimpleNamespace(find=lambda *_: partition),
         groups=SimpleNamespace(write_marker=write_marker),
     )
-    marker = WritableTxnMarker(
-        producer_id=7,
-        producer_epoch=0,
-        transaction_result=True,
-        topics=[],
-        coordinator_epoch=0,
-        transaction_version=version,
-    )
-    k27_write_txn_markers._write(broker, topic, 0, b"", marker)
+    k27_write_txn_markers._write(broker, topic, 0, b"", marker_of(version))
     assert told == [version]
     loop.close()
 
@@ -119,15 +122,7 @@ def test_who_does_not_lead_fences_nobody_and_says_so() -> None:
     )
     loop = asyncio.new_event_loop()
     broker: Any = SimpleNamespace(loop=loop, partitions=SimpleNamespace(find=lambda *_: partition))
-    marker = WritableTxnMarker(
-        producer_id=7,
-        producer_epoch=0,
-        transaction_result=False,
-        topics=[],
-        coordinator_epoch=0,
-        transaction_version=FENCE,
-    )
-    written = k27_write_txn_markers._write(broker, "t", 0, b"", marker)
+    written = k27_write_txn_markers._write(broker, "t", 0, b"", marker_of(FENCE))
     assert written.result() is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert not fenced
     loop.close()
