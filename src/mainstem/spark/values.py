@@ -121,7 +121,7 @@ def _parse(lines: pa.Array, readings: list[pa.Schema]) -> pa.Table | None:
 
     text = pc.binary_join(pa.ListArray.from_arrays([0, len(lines)], lines), "\n")[0].as_buffer()
     for schema in readings:
-        with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        with suppress(pa.ArrowInvalid):
             table = _read(text, schema)
             return table if table.num_rows == len(lines) else None
     return None
