@@ -27,7 +27,7 @@ def committed_between(batches: list[BatchView], first: int, upper: int) -> Given
         if batch.base_offset >= upper and not waiting:
             break
         if batch.is_control:
-            marker = parse_end_marker(batch) if batch.record_count else None
+            marker = parse_end_marker(batch)
             if marker is not None:
                 held = waiting.pop(batch.producer_id, [])
                 found += held if marker.commit else []

@@ -41,7 +41,7 @@ class OnPartition:
             # What compaction left of a batch that had everything removed opens nothing.
             if batch.record_count:
                 self.open.setdefault(batch.producer_id, batch.base_offset)
-        elif batch.record_count and parse_end_marker(batch) is not None:
+        elif parse_end_marker(batch) is not None:
             first = self.open.pop(batch.producer_id, None)
             if first is not None:
                 self.ended[first] = batch.base_offset

@@ -271,7 +271,7 @@ class Log(DurableLog):
         markers: list[EndMarker | None] = []
         for batch in batches:
             max_timestamp = max(max_timestamp, batch.max_timestamp)
-            is_marker = batch.is_control and batch.producer_id >= 0 and batch.record_count > 0
+            is_marker = batch.is_control and batch.producer_id >= 0
             markers.append(parse_end_marker(batch) if is_marker else None)
             if batch.leader_epoch > self.epochs.latest:
                 self.epochs.assign(batch.leader_epoch, batch.base_offset)

@@ -28,7 +28,7 @@ def apply_batch(states: ProducerStates, batch: BatchView) -> CompletedTransactio
                 batch.max_timestamp,
                 batch.is_transactional,
             )
-        elif batch.record_count > 0:  # a cleaned marker may be an empty batch
+        else:
             marker = parse_end_marker(batch)
             if marker is not None:
                 completed = states.apply_marker(

@@ -122,7 +122,7 @@ def _replayed(batches: list[BatchView]) -> GroupStore:
     store = GroupStore()
     for batch in batches:
         if batch.is_control:
-            marker = parse_end_marker(batch) if batch.record_count else None
+            marker = parse_end_marker(batch)
             if marker is not None:
                 store.replay_marker(batch.producer_id, marker.commit)
             continue

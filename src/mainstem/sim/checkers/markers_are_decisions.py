@@ -17,7 +17,7 @@ class MarkersAreDecisions(Checker):
     def appended(self, place: Place, batch: BatchView) -> None:
         if not batch.is_control or not batch.is_transactional or not self.world.process.is_serving:
             return
-        marker = parse_end_marker(batch) if batch.record_count else None
+        marker = parse_end_marker(batch)
         if marker is None or self.world.may_be_torn(batch.producer_id):
             return
         if not self._is_right(place, batch, marker.commit):

@@ -78,6 +78,6 @@ def ends_of(written: list[BatchView]) -> dict[int, tuple[int, bool]]:
         if not batch.is_control:
             if batch.producer_id in next_marker:
                 ends[batch.last_offset] = next_marker[batch.producer_id]
-        elif batch.record_count and (marker := parse_end_marker(batch)) is not None:
+        elif (marker := parse_end_marker(batch)) is not None:
             next_marker[batch.producer_id] = (batch.base_offset, marker.commit)
     return ends

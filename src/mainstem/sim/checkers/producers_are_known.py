@@ -35,7 +35,7 @@ class _OnPartition:
         self.is_changed = True
         before = self.last.get(batch.producer_id)
         coordinator_epoch = -1 if before is None else before.coordinator_epoch
-        marker = parse_end_marker(batch) if batch.is_control and batch.record_count else None
+        marker = parse_end_marker(batch) if batch.is_control else None
         if marker is not None:
             coordinator_epoch = marker.coordinator_epoch
         self.last[batch.producer_id] = _Last(batch.max_timestamp, batch.producer_epoch, coordinator_epoch)
