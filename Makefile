@@ -44,7 +44,7 @@ run: $(VENV)/.serves
 	@if [ -e build/compiled/.ready ] && [ -z "$$(find src setup.py -name '*.py' -newer build/compiled/.ready)" ]; then \
 	  PYTHONPATH=build/compiled exec $(BIN)/python -m mainstem up; \
 	else \
-	  echo "This is the interpreted build; 'make compiled' takes some minutes and makes the fast one."; \
+	  echo "This is the interpreted build; 'make compiled' takes two or three minutes and makes the fast one."; \
 	  PYTHONPATH=src exec $(BIN)/python -m mainstem up; \
 	fi
 

@@ -7,8 +7,12 @@ source is installed as it is and runs interpreted. MAINSTEM_COMPILE=1 makes a mi
 import os
 import shutil
 import sysconfig
+from concurrent.futures import ThreadPoolExecutor
+from glob import glob
+from typing import Any
 
 from setuptools import setup
+from setuptools.command.build_ext import build_ext
 
 # One list, and nothing else decides what is compiled. A module belongs here when it runs per batch or per record, or,
 # of the simulator, per step. Not a class that adds no attribute to a compiled one that has some: the collector does not
@@ -111,14 +115,58 @@ COMPILED = [
 ]
 
 
-def extensions() -> list[object]:
+def extensions() -> list[Any]:
     wanted = os.environ.get("MAINSTEM_COMPILE", "auto")
     compiler = os.environ.get("CC") or (sysconfig.get_config_var("CC") or "cc").split()[0]
     if wanted == "0" or (wanted == "auto" and shutil.which(compiler.split()[0]) is None):
         return []
     from mypyc.build import mypycify
 
-    return list(mypycify(COMPILED, opt_level="3", debug_level="0", target_dir="build/mypyc"))
+    found = list(mypycify(COMPILED, opt_level="3", debug_level="0", target_dir="build/mypyc", multi_file=True))
+    for extension in found:
+        # What is visible may be replaced when the library is loaded, so a call between two of our own functions would
+        # go through a table and never be inlined. Only the entry points, which say so themselves, are for others.
+        extension.extra_compile_args.append("-fvisibility=hidden")
+    return found
 
 
-setup(ext_modules=extensions())
+def changed_at(path: str) -> float:
+    return os.path.getmtime(path) if os.path.exists(path) else 0.0
+
+
+class BuildOnAllCores(build_ext):
+    """One C file a module, on all cores, and only what changed: as one file they take three times as long."""
+
+    def build_extensions(self) -> None:
+        compiler: Any = self.compiler
+
+        def compile_all(
+            sources: list[str],
+            output_dir: str | None = None,
+            macros: Any = None,
+            include_dirs: list[str] | None = None,
+            debug: bool = False,
+            extra_preargs: list[str] | None = None,
+            extra_postargs: list[str] | None = None,
+            depends: list[str] | None = None,
+        ) -> list[str]:
+            _, objects, post_args, pp_opts, build = compiler._setup_compile(
+                output_dir, macros, include_dirs, sources, depends, extra_postargs
+            )
+            cc_args = compiler._get_cc_args(pp_opts, debug, extra_preargs)
+            # mypyc leaves a file alone that would not change, and all of them read all of its headers.
+            shared = max(changed_at(path) for path in [__file__, *glob("build/mypyc/*.h")])
+            stale = [o for o in build if changed_at(o) < max(shared, changed_at(build[o][0]))]
+
+            def compile_one(target: str) -> None:
+                compiler._compile(target, *build[target], cc_args, post_args, pp_opts)
+
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                list(pool.map(compile_one, sorted(stale, key=lambda o: -os.path.getsize(build[o][0]))))
+            return list(objects)
+
+        compiler.compile = compile_all
+        super().build_extensions()
+
+
+setup(ext_modules=extensions(), cmdclass={"build_ext": BuildOnAllCores})
