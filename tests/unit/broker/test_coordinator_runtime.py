@@ -170,6 +170,27 @@ def test_a_write_that_is_not_committed_in_time_is_reported() -> None:
     run(story)
 
 
+@pytest.mark.parametrize("part", [None, TransactionPart(77, 3, 5)])
+def test_a_group_whose_first_commit_took_too_long_is_there_as_its_log_says(part: TransactionPart | None) -> None:
+    async def story() -> None:
+        s = Story()
+        await s.start()
+        shard = s.runtime.shard(0)
+        s.log.holds_commits = True
+        by = CommitBy("g", -1, "", None, 9, part_of=part)
+        new = [NewOffset("t", ZERO_UUID, 0, 5, -1, "")]
+        late = shard.ask(lambda machine, ticket, now: machine.commit_offsets(ticket, by, new, now))
+        assert await code_of(late) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        s.log.holds_commits = False
+        s.log.commit()
+        assert list(shard.machine.groups) == ["g"]
+        deleted = await shard.ask(lambda machine, ticket, now: machine.delete_group(ticket, "g", now))
+        assert deleted is ErrorCode.NONE
+        assert not shard.machine.store.holds("g")
+
+    run(story)
+
+
 def test_while_it_loads_it_says_so() -> None:
     async def story() -> None:
         s = Story()
