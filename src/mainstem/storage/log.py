@@ -453,6 +453,11 @@ class Log(DurableLog):
         """A leader begins a term, and does not know who was fenced before: the next batch of each is verified."""
         self.verifications.doubt(self.producers.states.open_producers())
 
+    def take_producers_of(self, copied: "Log") -> None:
+        """Of the log that this one is a copy of, which knows more: also of batches that are deleted by now."""
+        self.producers.states = copied.producers.states
+        self._update_first_unstable()
+
     def update_high_watermark(self, offset: i64) -> None:
         """Moves the high watermark, within the log. Only a truncation may move it back; the caller keeps it rising."""
         self.high_watermark = max(self.log_start, min(offset, self.log_end))
