@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from mainstem.broker.drivers.coordinator import CoordinatorRuntime
+from mainstem.broker.drivers.coordinator import CoordinatorRuntime, Shard
 from mainstem.core.coordinator.effects import TransactionPart
 from mainstem.core.group.config import GroupConfig
 from mainstem.core.group.machine import GroupMachine
@@ -373,24 +373,28 @@ def test_records_of_a_transaction_are_a_batch_of_its_producer() -> None:
     run(story)
 
 
+async def start_transactions(log: MemoryLog, orders: list[object], epoch: int = 0) -> Shard[TxnMachine]:
+    runtime: CoordinatorRuntime[TxnMachine] = CoordinatorRuntime(
+        asyncio.get_running_loop(),
+        ManualClock(),
+        "__transaction_state",
+        lambda: TxnMachine(TxnConfig()),
+        commit_timeout_ms=30,
+        carry_out=lambda shard, what: orders.append(what),
+    )
+    runtime.elected(0, epoch, log)
+    while runtime.shard(0).is_loading:
+        await asyncio.sleep(0)
+    return runtime.shard(0)
+
+
 def test_what_waits_with_patience_learns_what_became_of_a_write_that_was_late() -> None:
     """The end of a transaction: its markers may leave only when the decision is committed, and must leave then."""
 
     async def story() -> None:
         log = MemoryLog()
         orders: list[object] = []
-        runtime: CoordinatorRuntime[TxnMachine] = CoordinatorRuntime(
-            asyncio.get_running_loop(),
-            ManualClock(),
-            "__transaction_state",
-            lambda: TxnMachine(TxnConfig()),
-            commit_timeout_ms=30,
-            carry_out=lambda shard, what: orders.append(what),
-        )
-        runtime.elected(0, 0, log)
-        while runtime.shard(0).is_loading:
-            await asyncio.sleep(0)
-        shard = runtime.shard(0)
+        shard = await start_transactions(log, orders)
         by = InitBy("id", 60_000, None)
         await shard.ask(lambda machine, ticket, now: machine.init_producer_id(ticket, by, now, 9))
         who = Client("id", 9, 0)
@@ -404,6 +408,34 @@ def test_what_waits_with_patience_learns_what_became_of_a_write_that_was_late() 
         assert not behind.done(), "nobody is told of what may still not be"
         log.commit()
         found = await behind
+        assert isinstance(found, Transaction)
+        assert orders == [SendMarkers(found)]
+
+    run(story)
+
+
+def test_whoever_takes_over_sends_no_marker_for_a_decision_that_is_not_committed() -> None:
+    """Another coordinator that never heard of the decision could decide otherwise (T8)."""
+
+    async def story() -> None:
+        log = MemoryLog()
+        first = await start_transactions(log, [])
+        by = InitBy("id", 60_000, None)
+        await first.ask(lambda machine, ticket, now: machine.init_producer_id(ticket, by, now, 9))
+        who = Client("id", 9, 0)
+        await first.ask(lambda machine, ticket, now: machine.add_partitions(ticket, who, (("t", 0),), now))
+        log.holds_commits = True
+        ended = first.ask(lambda machine, ticket, now: machine.end(ticket, who, True, now))
+        await asyncio.sleep(0)
+        first.close()
+        assert await code_of(ended) is ErrorCode.NOT_COORDINATOR
+        orders: list[object] = []
+        second = await start_transactions(log, orders, 1)
+        late = second.ask(lambda machine, ticket, now: machine.describe(ticket, "id"))
+        assert await code_of(late) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert orders == []
+        log.commit()
+        found = await second.ask(lambda machine, ticket, now: machine.describe(ticket, "id"))
         assert isinstance(found, Transaction)
         assert orders == [SendMarkers(found)]
 
