@@ -373,6 +373,24 @@ def test_records_of_a_transaction_are_a_batch_of_its_producer() -> None:
     run(story)
 
 
+def test_a_marker_follows_what_was_handled_before_it() -> None:
+    """Or a write that fails after it could not be taken back: the marker is kept, and all before it."""
+
+    async def story() -> None:
+        s = Story()
+        await s.start()
+        shard = s.runtime.shard(0)
+        plain = s.commit("g", 1)
+        shard.append_marker(build_end_marker(EndMarker(77, 3, True, 0)))
+        s.log.fail_with = ErrorCode.NOT_ENOUGH_REPLICAS
+        told = await code_of(plain)
+        s.log.fail_with = None
+        assert (told, await s.offset("g")) == (ErrorCode.NONE, 1)
+        assert [BatchView(batch, 0).is_control for batch in s.log.batches] == [False, True]
+
+    run(story)
+
+
 async def start_transactions(log: MemoryLog, orders: list[object], epoch: int = 0) -> Shard[TxnMachine]:
     runtime: CoordinatorRuntime[TxnMachine] = CoordinatorRuntime(
         asyncio.get_running_loop(),
