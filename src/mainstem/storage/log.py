@@ -570,6 +570,18 @@ class Log(DurableLog):
             raise self.fail(error) from error
         self._check_order()
 
+    def skip_to(self, offset: i64, now_ms: i64) -> None:
+        """Goes on at `offset`, as the log it is a copy of does: compaction has left nothing before that. Blocks."""
+        if self.size == 0:
+            self.truncate_fully_and_start_at(offset, now_ms)
+            return
+        self._check_alive()
+        try:
+            self._roll_to(offset, now_ms)
+        except OSError as error:
+            raise self.fail(error) from error
+        self.log_end = offset
+
     # -- retention -----------------------------------------------------------------------------------------------
 
     def begin_retirement(self, now_ms: i64) -> Retirement | None:

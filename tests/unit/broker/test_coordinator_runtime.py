@@ -356,6 +356,23 @@ def test_a_log_whose_markers_were_compacted_is_loaded() -> None:
     run(story)
 
 
+def test_a_log_whose_end_was_compacted_is_loaded() -> None:
+    """It has left nothing before an active segment that is empty."""
+
+    async def story() -> None:
+        s = Story()
+        await s.start()
+        await s.commit("g", 5)
+        s.log.log_end += 3
+        s.log.commit()
+        await s.start(epoch=1)
+        assert await s.offset("g") == 5
+        await s.commit("g", 6)
+        assert await s.offset("g") == 6
+
+    run(story)
+
+
 def test_records_of_a_transaction_are_a_batch_of_its_producer() -> None:
     async def story() -> None:
         s = Story()

@@ -384,6 +384,8 @@ class Shard(Generic[M]):
         try:
             while position < self._log.log_end:
                 data = await self._log.read(position, LOAD_BYTES)
+                if not data:
+                    break  # compaction has left nothing from here to the end
                 before = position
                 for batch in iterate_batches(data, 0, len(data)):
                     if batch.next_offset > position:
