@@ -455,7 +455,7 @@ class Log(DurableLog):
 
     def take_producers_of(self, copied: "Log") -> None:
         """Of the log that this one is a copy of, which knows more: also of batches that are deleted by now."""
-        self.producers.states = copied.producers.states
+        self.producers.take_over(copied.producers)
         self._update_first_unstable()
 
     def update_high_watermark(self, offset: i64) -> None:

@@ -126,3 +126,23 @@ def test_a_producer_goes_on_when_its_records_are_deleted_and_the_partition_moves
         assert partition.last_stable_offset == 3
 
     asyncio.run(story())
+
+
+def test_what_moved_along_is_there_after_a_stop_though_the_copy_had_a_snapshot() -> None:
+    async def story() -> None:
+        disk = new_disk()
+        source, target = open_in(disk), open_in(disk, directory="/other/t-0")
+        append(source, batch(b"v", producer_id=1, epoch=0, sequence=0, transactional=True))
+        append(source, batch(b"v"))
+        source.advance_log_start(1)
+        partition = Partition(asyncio.get_running_loop(), ManualClock(), "t", bytes(16), 0, source, never_fails)
+        LogCopy(source, target).complete(1000, NOW_MS)
+        target.roll(NOW_MS)
+        partition.replace_log(target)
+        target.close(NOW_MS)
+        again = open_in(disk, directory="/other/t-0", clean=True, log_start=1, recovery_point=2)
+        producer = again.producers.states.get(1)
+        assert producer is not None
+        assert (producer.last_sequence, producer.txn_first_offset) == (0, 0)
+
+    asyncio.run(story())
