@@ -322,9 +322,9 @@ def _offsets_expire_in_a_rebalance(patch: pytest.MonkeyPatch, reached: Reached) 
     """KAFKA-13636: a group in the middle of a rebalance counts as subscribed to nothing, and loses its offsets."""
     original = Offsets.expire
 
-    def expire(self: Offsets, group: Any, now_ms: int) -> Any:
+    def expire(self: Offsets, group: Any, now_ms: int, most: int) -> Any:
         if group.state not in (PREPARING_REBALANCE, COMPLETING_REBALANCE):
-            return original(self, group, now_ms)
+            return original(self, group, now_ms, most)
         expired = [
             records.offset_tombstone(group.group_id, topic, partition)
             for (topic, partition), committed in self.store.offsets_of(group.group_id).items()

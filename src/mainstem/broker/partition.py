@@ -300,11 +300,12 @@ class Partition:
             self.notify()
 
     def replace_log(self, log: Log) -> None:
-        """The same records in another directory. What is not in its files goes along: who may begin a transaction, and
-        who is fenced."""
+        """The same records in another directory. What is not in its files goes along: who may begin a transaction, who
+        is fenced, and what producers sent before the log's start."""
         assert log.log_end == self.log.log_end, f"{self} ends at {self.log.log_end}, its copy at {log.log_end}"
         log.verifies_transactions = self.log.verifies_transactions
         log.verifications = self.log.verifications
+        log.take_producers_of(self.log)
         self.log = log
         log.on_damaged_index = self._reindex
         if self.leader is not None:

@@ -453,6 +453,11 @@ class Log(DurableLog):
         """A leader begins a term, and does not know who was fenced before: the next batch of each is verified."""
         self.verifications.doubt(self.producers.states.open_producers())
 
+    def take_producers_of(self, copied: "Log") -> None:
+        """Of the log that this one is a copy of, which knows more: also of batches that are deleted by now."""
+        self.producers.take_over(copied.producers)
+        self._update_first_unstable()
+
     def update_high_watermark(self, offset: i64) -> None:
         """Moves the high watermark, within the log. Only a truncation may move it back; the caller keeps it rising."""
         self.high_watermark = max(self.log_start, min(offset, self.log_end))
@@ -564,6 +569,18 @@ class Log(DurableLog):
         except OSError as error:
             raise self.fail(error) from error
         self._check_order()
+
+    def skip_to(self, offset: i64, now_ms: i64) -> None:
+        """Goes on at `offset`, as the log it is a copy of does: compaction has left nothing before that. Blocks."""
+        if self.size == 0:
+            self.truncate_fully_and_start_at(offset, now_ms)
+            return
+        self._check_alive()
+        try:
+            self._roll_to(offset, now_ms)
+        except OSError as error:
+            raise self.fail(error) from error
+        self.log_end = offset
 
     # -- retention -----------------------------------------------------------------------------------------------
 

@@ -21,6 +21,8 @@ class LogCopy:
     def __init__(self, source: Log, target: Log) -> None:
         self.source = source
         self.target = target
+        self._read_to = 0
+        """Where the source ended when it was last read: more may have come since."""
 
     @property
     def lag(self) -> int:
@@ -32,7 +34,8 @@ class LogCopy:
         source, target = self.source, self.target
         if self._has_parted():
             target.truncate_fully_and_start_at(source.log_start, now_ms)
-        return source.begin_read(max(target.log_end, source.log_start), max_bytes, source.log_end)
+        self._read_to = source.log_end
+        return source.begin_read(max(target.log_end, source.log_start), max_bytes, self._read_to)
 
     def _has_parted(self) -> bool:
         source, target = self.source, self.target
@@ -41,10 +44,10 @@ class LogCopy:
         return target.size > 0 and source.epoch_for(target.log_end - 1) != target.epochs.latest
 
     def append(self, data: bytes, now_ms: int) -> None:
-        """Takes what was read; nothing, where the source has no batch from there to its end."""
+        """Takes what was read; nothing, where the source had no batch from there to its end."""
         source, target = self.source, self.target
         if not data:
-            target.truncate_fully_and_start_at(source.log_end, now_ms)
+            target.skip_to(self._read_to, now_ms)
         else:
             first = BatchView(data, 0).base_offset
             if target.size == 0 and first != target.log_end:

@@ -137,6 +137,12 @@ class ProducerStore:
         self.states.restored(first_offset)
         self._last_snapshot = first_offset
 
+    def take_over(self, other: "ProducerStore") -> None:
+        """Knows what the other does from now on, at the same offset; a snapshot that is there already knows less."""
+        self.states = other.states
+        if len(self.states) > 0:
+            self._last_snapshot = min(self._last_snapshot, self.states.end_offset - 1)
+
     def start_at(self, offset: i64) -> None:
         """Forgets every producer and every snapshot; the log begins anew at `offset`."""
         self.states.clear()

@@ -75,7 +75,7 @@ class MemoryLog:
     async def read(self, offset: int, max_bytes: int) -> bytes:
         await asyncio.sleep(0)
         found = [b for b in self.batches if BatchView(b, 0).next_offset > offset]
-        return b"".join(found)[: max(max_bytes, len(found[0]))]
+        return b"".join(found)[: max(max_bytes, len(found[0]))] if found else b""
 
     def records(self) -> list[Record]:
         data = b"".join(self.batches)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from mainstem.broker.drivers.coordinator import CoordinatorRuntime
+from mainstem.broker.drivers.coordinator import CoordinatorRuntime, Shard
 from mainstem.core.coordinator.effects import TransactionPart
 from mainstem.core.group.config import GroupConfig
 from mainstem.core.group.machine import GroupMachine
@@ -166,6 +166,27 @@ def test_a_write_that_is_not_committed_in_time_is_reported() -> None:
         assert await code_of(s.commit("g", 5)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
         s.log.commit()
         assert await s.offset("g") == 5, "it was written after all"
+
+    run(story)
+
+
+@pytest.mark.parametrize("part", [None, TransactionPart(77, 3, 5)])
+def test_a_group_whose_first_commit_took_too_long_is_there_as_its_log_says(part: TransactionPart | None) -> None:
+    async def story() -> None:
+        s = Story()
+        await s.start()
+        shard = s.runtime.shard(0)
+        s.log.holds_commits = True
+        by = CommitBy("g", -1, "", None, 9, part_of=part)
+        new = [NewOffset("t", ZERO_UUID, 0, 5, -1, "")]
+        late = shard.ask(lambda machine, ticket, now: machine.commit_offsets(ticket, by, new, now))
+        assert await code_of(late) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        s.log.holds_commits = False
+        s.log.commit()
+        assert list(shard.machine.groups) == ["g"]
+        deleted = await shard.ask(lambda machine, ticket, now: machine.delete_group(ticket, "g", now))
+        assert deleted is ErrorCode.NONE
+        assert not shard.machine.store.holds("g")
 
     run(story)
 
@@ -335,6 +356,23 @@ def test_a_log_whose_markers_were_compacted_is_loaded() -> None:
     run(story)
 
 
+def test_a_log_whose_end_was_compacted_is_loaded() -> None:
+    """It has left nothing before an active segment that is empty."""
+
+    async def story() -> None:
+        s = Story()
+        await s.start()
+        await s.commit("g", 5)
+        s.log.log_end += 3
+        s.log.commit()
+        await s.start(epoch=1)
+        assert await s.offset("g") == 5
+        await s.commit("g", 6)
+        assert await s.offset("g") == 6
+
+    run(story)
+
+
 def test_records_of_a_transaction_are_a_batch_of_its_producer() -> None:
     async def story() -> None:
         s = Story()
@@ -352,24 +390,46 @@ def test_records_of_a_transaction_are_a_batch_of_its_producer() -> None:
     run(story)
 
 
+def test_a_marker_follows_what_was_handled_before_it() -> None:
+    """Or a write that fails after it could not be taken back: the marker is kept, and all before it."""
+
+    async def story() -> None:
+        s = Story()
+        await s.start()
+        shard = s.runtime.shard(0)
+        plain = s.commit("g", 1)
+        shard.append_marker(build_end_marker(EndMarker(77, 3, True, 0)))
+        s.log.fail_with = ErrorCode.NOT_ENOUGH_REPLICAS
+        told = await code_of(plain)
+        s.log.fail_with = None
+        assert (told, await s.offset("g")) == (ErrorCode.NONE, 1)
+        assert [BatchView(batch, 0).is_control for batch in s.log.batches] == [False, True]
+
+    run(story)
+
+
+async def start_transactions(log: MemoryLog, orders: list[object], epoch: int = 0) -> Shard[TxnMachine]:
+    runtime: CoordinatorRuntime[TxnMachine] = CoordinatorRuntime(
+        asyncio.get_running_loop(),
+        ManualClock(),
+        "__transaction_state",
+        lambda: TxnMachine(TxnConfig()),
+        commit_timeout_ms=30,
+        carry_out=lambda shard, what: orders.append(what),
+    )
+    runtime.elected(0, epoch, log)
+    while runtime.shard(0).is_loading:
+        await asyncio.sleep(0)
+    return runtime.shard(0)
+
+
 def test_what_waits_with_patience_learns_what_became_of_a_write_that_was_late() -> None:
     """The end of a transaction: its markers may leave only when the decision is committed, and must leave then."""
 
     async def story() -> None:
         log = MemoryLog()
         orders: list[object] = []
-        runtime: CoordinatorRuntime[TxnMachine] = CoordinatorRuntime(
-            asyncio.get_running_loop(),
-            ManualClock(),
-            "__transaction_state",
-            lambda: TxnMachine(TxnConfig()),
-            commit_timeout_ms=30,
-            carry_out=lambda shard, what: orders.append(what),
-        )
-        runtime.elected(0, 0, log)
-        while runtime.shard(0).is_loading:
-            await asyncio.sleep(0)
-        shard = runtime.shard(0)
+        shard = await start_transactions(log, orders)
         by = InitBy("id", 60_000, None)
         await shard.ask(lambda machine, ticket, now: machine.init_producer_id(ticket, by, now, 9))
         who = Client("id", 9, 0)
@@ -383,6 +443,34 @@ def test_what_waits_with_patience_learns_what_became_of_a_write_that_was_late() 
         assert not behind.done(), "nobody is told of what may still not be"
         log.commit()
         found = await behind
+        assert isinstance(found, Transaction)
+        assert orders == [SendMarkers(found)]
+
+    run(story)
+
+
+def test_whoever_takes_over_sends_no_marker_for_a_decision_that_is_not_committed() -> None:
+    """Another coordinator that never heard of the decision could decide otherwise (T8)."""
+
+    async def story() -> None:
+        log = MemoryLog()
+        first = await start_transactions(log, [])
+        by = InitBy("id", 60_000, None)
+        await first.ask(lambda machine, ticket, now: machine.init_producer_id(ticket, by, now, 9))
+        who = Client("id", 9, 0)
+        await first.ask(lambda machine, ticket, now: machine.add_partitions(ticket, who, (("t", 0),), now))
+        log.holds_commits = True
+        ended = first.ask(lambda machine, ticket, now: machine.end(ticket, who, True, now))
+        await asyncio.sleep(0)
+        first.close()
+        assert await code_of(ended) is ErrorCode.NOT_COORDINATOR
+        orders: list[object] = []
+        second = await start_transactions(log, orders, 1)
+        late = second.ask(lambda machine, ticket, now: machine.describe(ticket, "id"))
+        assert await code_of(late) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert orders == []
+        log.commit()
+        found = await second.ask(lambda machine, ticket, now: machine.describe(ticket, "id"))
         assert isinstance(found, Transaction)
         assert orders == [SendMarkers(found)]
 

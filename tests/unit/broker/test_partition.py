@@ -8,10 +8,12 @@ import pytest
 
 from mainstem.broker.partition import Partition
 from mainstem.core.log.append_result import AppendResult
+from mainstem.core.log.producers import Origin
 from mainstem.protocol.builder import BatchBuilder
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.storage.errors import StorageError
-from tests.support.logs import NOW_MS, append, batch, config, new_disk, open_in
+from mainstem.storage.log_copy import LogCopy
+from tests.support.logs import NOW_MS, append, batch, config, marker, new_disk, open_in
 
 from .coordinating import ManualClock
 
@@ -98,5 +100,49 @@ def test_who_is_fenced_stays_fenced_when_a_partition_moves_to_another_directory(
         assert refused.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
         other = batch(b"v", producer_id=2, epoch=0, sequence=0, transactional=True)
         assert partition.append(other, 0, len(other), guard=guard).base_offset == 1
+
+    asyncio.run(story())
+
+
+def test_a_producer_goes_on_when_its_records_are_deleted_and_the_partition_moves_to_another_directory() -> None:
+    """The marker that is left would tell of a producer that has sent nothing yet."""
+
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        disk = new_disk()
+        source, target = open_in(disk), open_in(disk, directory="/other/t-0")
+        sent = [batch(b"v", producer_id=1, epoch=0, sequence=number, transactional=True) for number in range(3)]
+        append(source, sent[0])
+        append(source, sent[1])
+        append(source, marker(1, 0, commit=True), origin=Origin.COORDINATOR)
+        source.advance_log_start(2)
+        partition = Partition(loop, ManualClock(), "t", bytes(16), 0, source, never_fails)
+        partition.lead(1, 0, (1,), (1,), 1)
+        LogCopy(source, target).complete(1000, 0)
+        partition.replace_log(target)
+        again = partition.append(sent[1], 0, len(sent[1]))
+        assert (again.is_duplicate, again.base_offset) == (True, 1)
+        assert partition.append(sent[2], 0, len(sent[2])).base_offset == 3
+        assert partition.last_stable_offset == 3
+
+    asyncio.run(story())
+
+
+def test_what_moved_along_is_there_after_a_stop_though_the_copy_had_a_snapshot() -> None:
+    async def story() -> None:
+        disk = new_disk()
+        source, target = open_in(disk), open_in(disk, directory="/other/t-0")
+        append(source, batch(b"v", producer_id=1, epoch=0, sequence=0, transactional=True))
+        append(source, batch(b"v"))
+        source.advance_log_start(1)
+        partition = Partition(asyncio.get_running_loop(), ManualClock(), "t", bytes(16), 0, source, never_fails)
+        LogCopy(source, target).complete(1000, NOW_MS)
+        target.roll(NOW_MS)
+        partition.replace_log(target)
+        target.close(NOW_MS)
+        again = open_in(disk, directory="/other/t-0", clean=True, log_start=1, recovery_point=2)
+        producer = again.producers.states.get(1)
+        assert producer is not None
+        assert (producer.last_sequence, producer.txn_first_offset) == (0, 0)
 
     asyncio.run(story())

@@ -8,6 +8,7 @@ from mainstem.protocol.batch import BatchView
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.sim.disk import SimDisk
 from mainstem.sim.faults import Effect, Fault
+from mainstem.storage import names
 from mainstem.storage.errors import StorageError
 from mainstem.storage.log import Log
 from mainstem.storage.log_copy import LogCopy
@@ -122,6 +123,23 @@ def test_a_copy_begins_anew_where_the_log_was_cut() -> None:
     assert bytes_of(read_all(target)) == bytes_of(read_all(source))
 
 
+def test_a_log_that_goes_on_past_its_last_batch_is_copied_whole() -> None:
+    """Where compaction has left nothing at the end of a segment, and the active one is empty."""
+    disk, source, target = new_pair()
+    for _ in range(5):
+        append(source, batch(b"x"))
+    source.close(NOW_MS)
+    disk.open(f"{logs.DIRECTORY}/{names.offset_name(8, names.LOG)}", create=True).close()
+    source = open_in(disk, source.config, clean=True, recovery_point=5)
+    assert source.log_end == 8
+    LogCopy(source, target).complete(PIECE, NOW_MS)
+    assert (target.log_start, target.log_end, target.high_watermark) == (0, 8, 8)
+    assert bytes_of(read_all(target)) == bytes_of(read_all(source)) != b""
+    again = open_in(disk, source.config, directory="/other/orders-0", recovery_point=target.recovery_point)
+    assert (again.log_end, bytes_of(read_all(again))) == (8, bytes_of(read_all(source)))
+    assert append(again, batch(b"y")).base_offset == 8
+
+
 @pytest.mark.parametrize("start", [0, 100])
 def test_an_empty_log_is_copied(start: int) -> None:
     _, source, target = new_pair()
@@ -131,6 +149,22 @@ def test_an_empty_log_is_copied(start: int) -> None:
     copy_all(copy)
     copy.complete(PIECE, NOW_MS)
     assert (target.log_start, target.log_end) == (start, start)
+
+
+def test_what_comes_while_nothing_is_read_is_copied() -> None:
+    """A log whose records were all deleted is read in a thread, too."""
+    _, source, target = new_pair()
+    source.truncate_fully_and_start_at(100, NOW_MS)
+    copy = LogCopy(source, target)
+    step = copy.begin_read(PIECE, NOW_MS)
+    assert not isinstance(step, ReadJob)
+    data = step.read()
+    step.release()
+    append(source, batch(b"meanwhile"))
+    copy.append(data, NOW_MS)
+    copy.complete(PIECE, NOW_MS)
+    assert (target.log_start, target.log_end) == (100, 101)
+    assert bytes_of(read_all(target)) == bytes_of(read_all(source)) != b""
 
 
 # Moves

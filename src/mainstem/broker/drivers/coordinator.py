@@ -244,7 +244,7 @@ class Shard(Generic[M]):
                 case Order():
                     self._carry_out(self, effect.what)
         if not outcome.records:
-            self._after_everything_before(replies)
+            self._after_everything_before(outcome, replies)
         elif outcome.part_of is not None:
             self._write_part(outcome, outcome.part_of, replies)
         elif outcome.atomic:
@@ -260,12 +260,15 @@ class Shard(Generic[M]):
         if outcome.token is not None:
             (waiting.patient if outcome.patient else waiting.tokens).append(outcome.token)
 
-    def _after_everything_before(self, replies: list[Reply | Refuse]) -> None:
+    def _after_everything_before(self, outcome: Outcome, replies: list[Reply | Refuse]) -> None:
         waiting = self._open or (self._in_flight[-1] if self._in_flight else None)
-        if waiting is None:
-            _release(replies, ErrorCode.NONE)
-        else:
+        if waiting is not None:
             waiting.replies += replies
+            self._note_tokens(waiting, outcome)
+            return
+        _release(replies, ErrorCode.NONE)
+        if outcome.token is not None:
+            self.take(self.machine.written(outcome.token, ErrorCode.NONE, self._clock.wall_ms()))
 
     # Writing
 
@@ -381,6 +384,8 @@ class Shard(Generic[M]):
         try:
             while position < self._log.log_end:
                 data = await self._log.read(position, LOAD_BYTES)
+                if not data:
+                    break  # compaction has left nothing from here to the end
                 before = position
                 for batch in iterate_batches(data, 0, len(data)):
                     if batch.next_offset > position:

@@ -2,8 +2,9 @@
 
 An `Outcome` is one step. Its records are written together (unless it says they need not be), its replies leave when
 those records, and all that the step could see, are committed (G8). Timers are set at once. A `token` comes back
-through `written` with the result of the write; a machine that must wait for its own record continues there. One that
-is `patient` comes back only when it is certain whether the records are committed, however long that takes.
+through `written` with the result of the write; a machine that must wait for its own record continues there, and one
+that wrote none waits for all that it could see. One that is `patient` comes back only when it is certain whether the
+records are committed, however long that takes.
 
 Records of a transaction (`part_of`) are written in a batch of their own, which carries the producer's id and epoch.
 

@@ -33,6 +33,9 @@ from mainstem.protocol.messages.record_framing import GROUP_RECORDS
 from mainstem.protocol.schema import Message
 
 EXPIRE: Final = "expire"
+EXPIRE_MAX: Final = 1000
+"""How many records go at a time: after a long rest it may be all of them, and others have to be served."""
+EXPIRE_MORE_MS: Final = 100
 GROUP_METADATA_PREFIX: Final = GroupMetadataKey.API_KEY.to_bytes(2, "big")
 DESCRIBE_SAYS_NOT_FOUND_SINCE: Final = 6
 
@@ -207,13 +210,16 @@ class GroupMachine:
         out = Outcome()
         out.atomic = False
         for group in list(self.groups.values()):
-            expired, none_left = self.offsets.expire(group, now_ms)
+            if len(out.records) >= EXPIRE_MAX:
+                break
+            expired, none_left = self.offsets.expire(group, now_ms, EXPIRE_MAX - len(out.records))
             out.records += expired
             if none_left and group.state is EMPTY:
                 self._bury(out, group)
         if out.records:
             out.note("expired offsets and groups", records=len(out.records))
-        out.effects.append(ArmTimer((EXPIRE,), self.config.offsets_retention_check_ms))
+        more = len(out.records) >= EXPIRE_MAX
+        out.effects.append(ArmTimer((EXPIRE,), EXPIRE_MORE_MS if more else self.config.offsets_retention_check_ms))
         return out
 
     def parked(self) -> list[Ticket]:

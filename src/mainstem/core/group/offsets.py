@@ -165,9 +165,7 @@ class Offsets:
 
     def tombstones(self, group_id: str) -> list[LogRecord]:
         """The records that take back every offset of a group, staged ones included."""
-        places = dict.fromkeys(self.store.offsets_of(group_id))
-        for staged in self.store.staged.values():
-            places.update(dict.fromkeys(key[1:] for key in staged if key[0] == group_id))
+        places = dict.fromkeys((*self.store.offsets_of(group_id), *self.store.stagers.get(group_id, ())))
         return [records.offset_tombstone(group_id, topic, partition) for topic, partition in places]
 
     def topics_deleted(self, topics: frozenset[str]) -> Outcome:
@@ -176,23 +174,24 @@ class Offsets:
         out.atomic = False
         for group_id, held in self.store.offsets.items():
             out.records += [records.offset_tombstone(group_id, t, p) for t, p in held if t in topics]
-        for staged in self.store.staged.values():
+        for group_id, staged in self.store.stagers.items():
+            held = self.store.offsets_of(group_id)
             out.records += [
-                records.offset_tombstone(group_id, topic, partition)
-                for group_id, topic, partition in staged
-                if topic in topics and (topic, partition) not in self.store.offsets_of(group_id)
+                records.offset_tombstone(group_id, t, p) for t, p in staged if t in topics and (t, p) not in held
             ]
         return out
 
     # Expiry
 
-    def expire(self, group: ClassicGroup, now_ms: int) -> tuple[list[LogRecord], bool]:
-        """The tombstones of what has expired, and whether that leaves the group without offsets."""
+    def expire(self, group: ClassicGroup, now_ms: int, most: int) -> tuple[list[LogRecord], bool]:
+        """The tombstones of what has expired, up to `most`, and whether they leave the group without offsets."""
         held = self.store.offsets_of(group.group_id)
         if not self._may_expire(group):
             return [], not held and not self.store.has_any_staged(group.group_id)
-        expired = []
+        expired: list[LogRecord] = []
         for (topic, partition), committed in held.items():
+            if len(expired) >= most:
+                break
             if (
                 not group.is_subscribed_to(topic)
                 and self._has_expired(group, committed, now_ms)

@@ -601,6 +601,9 @@ class Rebalancing:
             return
         if self.groups.get(group.group_id) is group:
             del self.groups[group.group_id]
+            if self.store.holds(group.group_id):
+                # It took too long, and was not taken back: it is in the log, where a take-over would find it.
+                self.groups[group.group_id] = ClassicGroup(group.group_id, self.now_ms)
         waiting = [(m, group.take_join_ticket(m)) for m in group.members.values()]
         for member, ticket in waiting:
             if ticket is not None:
@@ -658,7 +661,7 @@ class Rebalancing:
                 self._expect_heartbeat(out, group, member)
             if len(group.members) > self.config.size_max:
                 self._prepare(out, group, f"it has more than {self.config.size_max} members")
-        for group_id in (*self.store.offsets, *self.store.groups_staged()):
+        for group_id in (*self.store.offsets, *self.store.stagers):
             if group_id not in self.groups and group_id not in self.store.others:
                 # Only offsets: of a consumer that assigns its partitions itself.
                 self.groups[group_id] = ClassicGroup(group_id, now_ms)

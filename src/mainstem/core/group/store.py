@@ -68,7 +68,7 @@ class CommittedOffset:
 
 
 class GroupStore:
-    __slots__ = ("_journal", "_replayed", "metadata", "offsets", "others", "staged")
+    __slots__ = ("_journal", "_replayed", "metadata", "offsets", "others", "staged", "stagers")
 
     def __init__(self) -> None:
         self.metadata: dict[str, GroupMetadataValue] = {}
@@ -78,6 +78,8 @@ class GroupStore:
         """Records of other protocols, by group and by the bytes of their keys."""
         self.staged: dict[int, dict[tuple[str, str, int], CommittedOffset]] = {}
         """Offsets of open transactions, by producer id."""
+        self.stagers: dict[str, dict[TopicPartition, dict[int, bool]]] = {}
+        """The same from the other side: who has staged an offset, by group and by partition."""
         self._journal: list[Callable[[], None]] = []
         """How to take back what was replayed since `keep`."""
         self._replayed = 0
@@ -88,8 +90,9 @@ class GroupStore:
         return self.offsets.get(group, {})
 
     def holds(self, group: str) -> bool:
-        """Whether the log says anything of this group."""
-        return group in self.metadata or group in self.offsets or group in self.others
+        """Whether the log tells of a classic group, if only by its offsets."""
+        is_told_of = group in self.metadata or group in self.offsets or group in self.stagers
+        return is_told_of and group not in self.others
 
     def other_type(self, group: str) -> str | None:
         """The protocol of a group that is not a classic one."""
@@ -99,14 +102,10 @@ class GroupStore:
         return _KEY_TYPES[int.from_bytes(next(iter(records))[:2], "big")]
 
     def has_staged(self, group: str, topic: str, partition: int) -> bool:
-        return any((group, topic, partition) in offsets for offsets in self.staged.values())
+        return (topic, partition) in self.stagers.get(group, {})
 
     def has_any_staged(self, group: str) -> bool:
-        return any(key[0] == group for offsets in self.staged.values() for key in offsets)
-
-    def groups_staged(self) -> dict[str, None]:
-        """Those that open transactions have offsets for, each once."""
-        return {place[0]: None for offsets in self.staged.values() for place in offsets}
+        return group in self.stagers
 
     # Replaying
 
@@ -178,7 +177,7 @@ class GroupStore:
         _put_within(self.others, group, raw_key, value)
 
     def _forget_staged(self, place: tuple[str, str, int]) -> None:
-        for producer_id in [p for p, offsets in self.staged.items() if place in offsets]:
+        for producer_id in list(self.stagers.get(place[0], {}).get(place[1:], ())):
             self._set_staged(producer_id, place, None)
 
     def _set_staged(self, producer_id: int, place: tuple[str, str, int], value: CommittedOffset | None) -> None:
@@ -187,6 +186,10 @@ class GroupStore:
 
     def _put_staged(self, producer_id: int, place: tuple[str, str, int], value: CommittedOffset | None) -> None:
         _put_within(self.staged, producer_id, place, value)
+        group, partition = place[0], place[1:]
+        stagers = self.stagers.get(group, {}).get(partition, {})
+        _put(stagers, producer_id, None if value is None else True)
+        _put_within(self.stagers, group, partition, stagers or None)
 
 
 _K = TypeVar("_K")

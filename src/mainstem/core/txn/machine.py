@@ -113,6 +113,13 @@ class _Completed:
     transactional_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """The log tells of these, which are to be completed when it is committed."""
+
+    prepared: tuple[Transaction, ...]
+
+
 class TxnMachine:
     def __init__(self, config: TxnConfig, server_version: int = TV2) -> None:
         self.config = config
@@ -350,11 +357,11 @@ class TxnMachine:
         self.store.revert()
 
     def loaded(self, now_ms: int) -> Outcome:
-        """Goes on with what was decided and not completed; open transactions go on by themselves."""
+        """Goes on with what was decided and not completed, once that is committed: a decision that is only in this log
+        may still be lost. Open transactions go on by themselves."""
         out = Outcome()
-        for txn in self.store.all.values():
-            if txn.state in PREPARED:
-                out.order(SendMarkers(txn))
+        out.token = _Loaded(tuple(txn for txn in self.store.all.values() if txn.state in PREPARED))
+        out.patient = True
         out.effects.append(ArmTimer((CHECK_TIMEOUTS,), self.config.timeout_check_ms))
         out.effects.append(ArmTimer((EXPIRE,), self.config.expiration_check_ms))
         return out
@@ -362,6 +369,10 @@ class TxnMachine:
     def written(self, token: object, error: ErrorCode, now_ms: int) -> Outcome:
         out = Outcome()
         match token:
+            case _Loaded(prepared):
+                if error is ErrorCode.NONE:
+                    for each in prepared:
+                        out.order(SendMarkers(each))
             case _Prepared(transactional_id):
                 txn = self._being_completed(transactional_id)
                 if error is ErrorCode.NONE and txn is not None:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from random import Random
+
 from mainstem.core.coordinator.effects import LogRecord
 from mainstem.core.group import records
+from mainstem.core.group.machine import EXPIRE_MAX
+from mainstem.core.group.store import GroupStore
 from mainstem.protocol.errors import ErrorCode
 from mainstem.protocol.messages.group_records import OffsetCommitKey, OffsetCommitValue
 from mainstem.protocol.messages.record_framing import GROUP_RECORDS
@@ -237,6 +242,80 @@ def test_a_group_that_has_offsets_in_an_open_transaction_alone_is_there_after_a_
     h.machine.replay_marker(77, committed=True)
     assert h.delete_group("g") is ErrorCode.NONE
     assert h.fetch("g", T0) == {T0: -1}
+
+
+def test_what_offsets_are_staged_is_known_whatever_else_is_staged() -> None:
+    """Who asks for a group's offsets does not wait for a walk through every open transaction."""
+    h = Harness()
+
+    def stage(producer_id: int) -> None:
+        staged = staged_commit(f"g{producer_id}", "t", 0, 9)
+        h.machine.replay(staged.key, staged.value, producer_id)
+        h.machine.keep()
+
+    def calls() -> int:
+        count = 0
+
+        def called(*_: object) -> None:
+            nonlocal count
+            count += 1
+
+        sys.setprofile(called)
+        try:
+            h.machine.store.has_staged("g", "t", 0)
+            h.machine.store.has_any_staged("g")
+            h.machine.offsets.tombstones("g")
+        finally:
+            sys.setprofile(None)
+        return count
+
+    stage(1)
+    with_one = calls()
+    for producer_id in range(2, 100):
+        stage(producer_id)
+    assert calls() == with_one
+
+
+def test_who_has_staged_what_follows_every_change() -> None:
+    rng = Random(6)
+    store = GroupStore()
+    for step in range(2000):
+        group, partition, producer_id = rng.choice("ab"), rng.randrange(3), rng.randrange(4)
+        match rng.randrange(6):
+            case 0:
+                store.replay_marker(producer_id, committed=rng.random() < 0.5)
+            case 1:
+                tombstone = records.offset_tombstone(group, "t", partition)
+                store.replay(tombstone.key, tombstone.value)
+            case 2:
+                store.revert()
+            case 3:
+                store.keep()
+            case _:
+                staged = staged_commit(group, "t", partition, step)
+                store.replay(staged.key, staged.value, producer_id)
+        by_group: dict[str, dict[tuple[str, int], set[int]]] = {}
+        for each, places in store.staged.items():
+            for place in places:
+                by_group.setdefault(place[0], {}).setdefault(place[1:], set()).add(each)
+        assert {g: {p: set(s) for p, s in places.items()} for g, places in store.stagers.items()} == by_group
+
+
+def test_many_offsets_expire_a_few_at_a_time() -> None:
+    """Others have to be served meanwhile."""
+    h = Harness()
+    for group in ("a", "b"):
+        h.commit(group, {("t", partition): 1 for partition in range(EXPIRE_MAX - 10)})
+    h.advance(WEEK_MS - 600_000)
+    before = len(h.log)
+    while len(h.log) == before:
+        h.advance(60_000)
+    assert len(h.log) - before <= EXPIRE_MAX + 1
+    assert len(h.fetch("b")) > 0
+    h.advance(1000)
+    assert h.list_groups() == {}
+    assert snapshot(h.restart().machine.store) == ({}, {}, {})
+    h.check()
 
 
 def test_an_aborted_transaction_leaves_the_offset_as_it_was() -> None:
