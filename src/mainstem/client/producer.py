@@ -329,7 +329,7 @@ class AsyncProducer:
     async def abort_transaction(self) -> None:
         """Drops what was not sent, and has brokers and consumers drop what was."""
         transactions = self._transactional()
-        transactions.check_can_abort()
+        transactions.begin_abort()
         assert self._sender is not None
         self.accumulator.refusal = IllegalStateError("the transaction is being aborted")
         self._sender.abort_waiting(IllegalStateError("the transaction was aborted before the record was sent"))
@@ -353,8 +353,8 @@ class AsyncProducer:
             raise
         try:
             await self.commit_transaction()
-        except KafkaError:
-            if self._transactional().state.name == "ABORTABLE":
+        except BaseException:
+            if self._transactional().is_known_not_to_be_committed:
                 await self.abort_transaction()
             raise
 
@@ -391,8 +391,7 @@ class AsyncProducer:
             pass  # whatever is left fails with its own error below
         finally:
             self._closed = True
-            self.accumulator.is_closed = True
-            self.accumulator.refusal = IllegalStateError("the producer is closed")
+            self.accumulator.close(IllegalStateError("the producer is closed"))
             self._sender.stop()
             self._sender.abort_all()
             await self._cluster.close()
