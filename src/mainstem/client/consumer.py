@@ -148,6 +148,7 @@ class AsyncConsumer:
             log.warning("closing took longer than %g ms: the rest is left undone", timeout_ms)
         finally:
             self._is_closed = True
+            self._fetcher.stop()
             self._subscription.unsubscribe()
             if self._membership is not None:
                 self._lane.close()
@@ -462,6 +463,7 @@ class AsyncConsumer:
         self._check()
         for each in partitions:
             self._subscription.state(TopicPartition(*each)).is_paused = True
+        self._fetcher.wake()  # what they have fetched keeps no others from being fetched any more
 
     async def resume(self, *partitions: TopicPartition) -> None:
         self._check()
