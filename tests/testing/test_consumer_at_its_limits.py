@@ -12,8 +12,10 @@ from mainstem.client.admin import AsyncAdmin
 from mainstem.client.consumer import AsyncConsumer
 from mainstem.client.consumer_sync import Consumer
 from mainstem.client.errors import IllegalStateError
+from mainstem.client.fetcher import Fetcher
 from mainstem.client.listeners import RebalanceListener
 from mainstem.client.producer import AsyncProducer
+from mainstem.client.subscription import PartitionState
 from mainstem.client.sync_producer import Producer
 from mainstem.client.types import ConsumerRecord, TopicPartition
 from mainstem.testing import Cluster
@@ -80,6 +82,52 @@ def test_what_paused_partitions_have_fetched_keeps_no_other_from_being_read(clus
             assert [record.value for record in await consumer.poll(5000)] == [b"there"]
             await consumer.resume(paused)
             assert {record.partition for record in await consumer.poll(5000)} == {0}
+
+    asyncio.run(asyncio.wait_for(story(), 20))
+
+
+def test_a_seek_in_each_partition_does_not_look_at_all_of_them_each_time(
+    cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With thousands of partitions that took minutes."""
+
+    async def story() -> None:
+        tps = [TopicPartition(topic, 0), TopicPartition(topic, 1)]
+        await write(cluster, topic, 0, [b"1"])
+        await write(cluster, topic, 1, [b"2"])
+        looks: list[int] = []
+        plan = Fetcher._plan
+
+        def look(fetcher: Fetcher) -> dict[int, list[PartitionState]]:
+            looks.append(1)
+            return plan(fetcher)
+
+        async with reading(cluster, fetch_max_wait_ms=5000) as consumer:
+            await consumer.assign(tps)
+            while not consumer._fetcher._running:
+                await consumer.poll(10)
+            monkeypatch.setattr(Fetcher, "_plan", look)
+            for _ in range(50):
+                for tp in tps:
+                    await consumer.seek(tp, 0)
+            assert len(looks) < 5
+            monkeypatch.undo()
+            await write(cluster, topic, 0, [b"3"])
+            values: list[bytes] = []
+            while len(values) < 3:
+                values += [record.value for record in await consumer.poll(5000)]
+            assert sorted(values) == [b"1", b"2", b"3"]
+
+    asyncio.run(asyncio.wait_for(story(), 20))
+
+
+@pytest.mark.parametrize("offset", [-1, 1 << 63])
+def test_a_seek_to_an_offset_that_cannot_be_is_refused_at_once(cluster: Cluster, topic: str, offset: int) -> None:
+    async def story() -> None:
+        async with reading(cluster) as consumer:
+            await consumer.assign([TopicPartition(topic, 0)])
+            with pytest.raises(IllegalStateError, match="there is none"):
+                await consumer.seek(TopicPartition(topic, 0), offset)
 
     asyncio.run(asyncio.wait_for(story(), 20))
 

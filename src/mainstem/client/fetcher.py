@@ -250,6 +250,13 @@ class Fetcher:
         self.has_room_again = False
         self._begin(self._plan())
 
+    def wake_for(self, state: PartitionState) -> None:
+        """The same for one partition that was moved. A leader that is being asked already is asked for it next: to look
+        at all partitions here would make a seek in each of thousands of them take minutes."""
+        leader = self._cluster.leader(state.tp)
+        if leader is None or leader.leader not in self._running:
+            self.wake()
+
     def _begin(self, plan: dict[int, list[PartitionState]]) -> None:
         for node_id in plan:
             if node_id not in self._running:
