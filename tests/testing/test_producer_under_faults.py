@@ -297,3 +297,30 @@ def test_an_abort_does_not_wait_for_a_batch_that_nobody_will_send_again() -> Non
     with Cluster(topics={"t": 2}) as cluster:
         asyncio.run(asyncio.wait_for(story(cluster), 20))
         assert read_values(cluster.bootstrap, "t", 1, read_committed=True) == [b"next"]
+
+
+def test_an_abort_whose_new_epoch_got_lost_can_be_asked_for_again() -> None:
+    """Before transaction.version 2: the transaction is over, and to end it once more under its old epoch is refused."""
+
+    async def story(cluster: Cluster) -> None:
+        servers: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap}
+        async with AsyncAdmin(**servers) as admin:
+            await admin.update_features({"transaction.version": 1}, downgrade=True)
+        async with AsyncProducer(**servers, transactional_id="id", max_block_ms=500) as producer:
+            await producer.init_transactions()
+            producer.begin_transaction()
+            await producer.send_and_wait("t", b"aborted")
+            cluster.fail("Produce", "INVALID_RECORD")
+            with pytest.raises(InvalidRecordError):
+                await producer.send_and_wait("t", b"refused")
+            cluster.disconnect("InitProducerId", times=None, carried_out=True)
+            with pytest.raises(KafkaTimeoutError):
+                await producer.abort_transaction()
+            cluster.heal()
+            await producer.abort_transaction()
+            async with producer.transaction():
+                await producer.send("t", b"next")
+
+    with Cluster(topics={"t": 1}) as cluster:
+        asyncio.run(asyncio.wait_for(story(cluster), 20))
+        assert read_values(cluster.bootstrap, "t", 0, read_committed=True) == [b"next"]

@@ -239,6 +239,8 @@ class TransactionManager:
             elif self._may_be_begun:
                 with contextlib.suppress(InvalidTxnStateError):  # it was not
                     await self._end(commit)
+            # Whoever has to ask again asks for what is left: the epoch that it ended under may be gone by then.
+            self._is_begun = self._may_be_begun = False
             if self._bump_needed and not self._is_v2:
                 await self._init_producer_id()
             self._bump_needed = False
