@@ -8,7 +8,15 @@ import pytest
 
 from mainstem import NewTopic
 from mainstem.client.admin import AsyncAdmin
-from mainstem.client.errors import IllegalStateError, KafkaTimeoutError
+from mainstem.client.errors import (
+    DisconnectedError,
+    IllegalStateError,
+    InvalidProducerEpochError,
+    InvalidRecordError,
+    InvalidTxnStateError,
+    KafkaTimeoutError,
+    ProducerFencedError,
+)
 from mainstem.client.partitioner import partition_for_key
 from mainstem.client.producer import AsyncProducer
 from mainstem.testing import Cluster
@@ -197,3 +205,122 @@ def test_a_batch_that_may_have_been_written_is_asked_about_before_it_goes_under_
     with Cluster(topics={"t": 1}) as cluster:
         asyncio.run(asyncio.wait_for(story(cluster), 20))
         assert read_values(cluster.bootstrap, "t", 0) in ([b"0", b"1", b"2"], [b"0", b"2"])
+
+
+@pytest.mark.parametrize("again", ["commit_transaction", "abort_transaction"])
+@pytest.mark.parametrize("transaction_version", [1, 2])
+def test_a_commit_that_nobody_waits_for_any_more_can_be_asked_for_again(transaction_version: int, again: str) -> None:
+    """The first one may come to the coordinator or not. An abort that comes after it is refused there."""
+
+    async def story(cluster: Cluster) -> None:
+        servers: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap}
+        async with AsyncAdmin(**servers) as admin:
+            await admin.update_features({"transaction.version": transaction_version}, downgrade=True)
+        async with AsyncProducer(**servers, transactional_id="id") as producer:
+            await producer.init_transactions()
+            producer.begin_transaction()
+            await producer.send("t", b"first")
+            cluster.delay("EndTxn", 0.3)
+            committing = asyncio.create_task(producer.commit_transaction())
+            while not cluster.requests("EndTxn"):
+                await asyncio.sleep(0.01)
+            committing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await committing
+            if again == "abort_transaction":
+                with pytest.raises((InvalidTxnStateError, InvalidProducerEpochError, ProducerFencedError)):
+                    await producer.abort_transaction()
+                return
+            await producer.commit_transaction()
+            async with producer.transaction():
+                await producer.send("t", b"second")
+
+    with Cluster(topics={"t": 1}) as cluster:
+        asyncio.run(asyncio.wait_for(story(cluster), 20))
+        found = read_values(cluster.bootstrap, "t", 0, read_committed=True)
+        assert found == ([b"first"] if again == "abort_transaction" else [b"first", b"second"])
+
+
+def test_a_block_that_is_cancelled_before_the_coordinator_was_asked_to_commit_is_aborted() -> None:
+    async def story(cluster: Cluster) -> None:
+        async with AsyncProducer(bootstrap_servers=cluster.bootstrap, transactional_id="id") as producer:
+            await producer.init_transactions()
+            cluster.delay("Produce", 0.5)
+
+            async def block() -> None:
+                async with producer.transaction():
+                    await producer.send("t", b"cancelled")
+
+            running = asyncio.create_task(block())
+            while not cluster.requests("Produce"):
+                await asyncio.sleep(0.01)
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+            cluster.heal()
+            async with producer.transaction():
+                await producer.send("t", b"next")
+
+    with Cluster(topics={"t": 1}) as cluster:
+        asyncio.run(asyncio.wait_for(story(cluster), 20))
+        assert read_values(cluster.bootstrap, "t", 0, read_committed=True) == [b"next"]
+
+
+def test_an_abort_does_not_wait_for_a_batch_that_nobody_will_send_again() -> None:
+    """Its connection is lost while another batch has spoilt the transaction already."""
+
+    async def story(cluster: Cluster) -> None:
+        async with AsyncProducer(bootstrap_servers=cluster.bootstrap, transactional_id="id", linger_ms=0) as producer:
+            await producer.init_transactions()
+            producer.begin_transaction()
+            await producer.send_and_wait("t", b"aborted", partition=0)
+            await producer.send_and_wait("t", b"aborted", partition=1)
+            before = cluster.requests("Produce")
+            cluster.delay("Produce", 0.3)
+            cluster.fail("Produce", "INVALID_RECORD")
+            cluster.disconnect("Produce")
+            spoilt = await producer.send("t", b"refused", partition=0)
+            while cluster.requests("Produce") == before:
+                await asyncio.sleep(0.001)
+            lost = await producer.send("t", b"lost", partition=1)
+            with pytest.raises(InvalidRecordError):
+                await spoilt
+            assert producer._sender is not None
+            assert producer._sender.in_flight == 1
+            await producer.abort_transaction()
+            with pytest.raises(DisconnectedError):
+                await lost
+            cluster.heal()
+            async with producer.transaction():
+                await producer.send("t", b"next", partition=1)
+
+    with Cluster(topics={"t": 2}) as cluster:
+        asyncio.run(asyncio.wait_for(story(cluster), 20))
+        assert read_values(cluster.bootstrap, "t", 1, read_committed=True) == [b"next"]
+
+
+def test_an_abort_whose_new_epoch_got_lost_can_be_asked_for_again() -> None:
+    """Before transaction.version 2: the transaction is over, and to end it once more under its old epoch is refused."""
+
+    async def story(cluster: Cluster) -> None:
+        servers: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap}
+        async with AsyncAdmin(**servers) as admin:
+            await admin.update_features({"transaction.version": 1}, downgrade=True)
+        async with AsyncProducer(**servers, transactional_id="id", max_block_ms=500) as producer:
+            await producer.init_transactions()
+            producer.begin_transaction()
+            await producer.send_and_wait("t", b"aborted")
+            cluster.fail("Produce", "INVALID_RECORD")
+            with pytest.raises(InvalidRecordError):
+                await producer.send_and_wait("t", b"refused")
+            cluster.disconnect("InitProducerId", times=None, carried_out=True)
+            with pytest.raises(KafkaTimeoutError):
+                await producer.abort_transaction()
+            cluster.heal()
+            await producer.abort_transaction()
+            async with producer.transaction():
+                await producer.send("t", b"next")
+
+    with Cluster(topics={"t": 1}) as cluster:
+        asyncio.run(asyncio.wait_for(story(cluster), 20))
+        assert read_values(cluster.bootstrap, "t", 0, read_committed=True) == [b"next"]

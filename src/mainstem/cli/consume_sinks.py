@@ -166,8 +166,10 @@ def _lines(out: Output, chosen: str) -> Lines:
     if chosen == "raw":
         return _raw
     if chosen == "json":
+        # A header's name may be no UTF-8. What stands for such bytes is written as JSON's own escape, and read back.
         return lambda records: b"".join(
-            json.dumps(record_text.to_json(record), ensure_ascii=False).encode() + b"\n" for record in records
+            json.dumps(record_text.to_json(record), ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
+            for record in records
         )
     if chosen == "pretty":
         return _pretty(has_color=out.has_color)

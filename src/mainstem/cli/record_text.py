@@ -62,7 +62,7 @@ def from_json(line: bytes, number: int) -> NewRecord:
         return NewRecord(
             _bytes_of(found.get("key")),
             _bytes_of(found.get("value")),
-            [(name, _bytes_of(value)) for name, value in headers],
+            [(_header_name(name), _bytes_of(value)) for name, value in headers],
             _whole(found.get("partition")),
             _whole(found.get("timestamp")),
         )
@@ -130,6 +130,11 @@ def _bytes_of(value: Any) -> bytes | None:
     if isinstance(value, dict) and value.keys() == {"base64"}:
         return base64.b64decode(value["base64"], validate=True)
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _header_name(name: str) -> str:
+    name.encode("utf-8", "surrogateescape")  # ValueError where no bytes are meant by it
+    return name
 
 
 def _whole(value: Any) -> int | None:

@@ -96,7 +96,7 @@ class PartitionQueue:
 class TopicQueues:
     """The partitions of one topic, and where records without a key go at this moment."""
 
-    __slots__ = ("available", "batch_limit", "count", "name", "queues", "sticky", "sticky_bytes")
+    __slots__ = ("available", "batch_limit", "count", "is_open", "name", "queues", "sticky", "sticky_bytes")
 
     def __init__(self, name: str, batch_limit: i64) -> None:
         self.name = name
@@ -108,6 +108,9 @@ class TopicQueues:
         self.batch_limit: i64 = batch_limit
         self.sticky: i64 = -1
         self.sticky_bytes: i64 = 0
+        self.is_open = True
+        """Whether records are taken: not once it is forgotten, or the producer closed. Whoever found it before that
+        looks again."""
 
 
 class Accumulator:
@@ -208,10 +211,15 @@ class Accumulator:
         tail = encode_headers(headers) if headers else NO_HEADERS
         partitioner = self._partitioner
         if partition < 0 and partitioner is not None:
-            partition = partitioner(topic, key, value, found.count)
-            if partition < 0:
-                raise InvalidPartitionsError(f"the partitioner chose {partition}", topic=topic)
+            count: i64 = found.count
+            partition = partitioner(topic, key, value, count)
+            if partition < 0 or partition >= count:
+                raise InvalidPartitionsError(
+                    f"the partitioner chose {partition}; the topic has {count} partitions", topic=topic
+                )
         with self._lock:
+            if not found.is_open:
+                return None
             return self._append(found, partition, key, value, timestamp, tail)
 
     def _append(
@@ -314,7 +322,7 @@ class Accumulator:
             raise self.refusal
         with self._lock:
             found = self._topics.get(topic)
-            if found is None or partition >= found.count:
+            if found is None or not found.is_open or partition >= found.count:
                 return None
             if size > self._max_request_size or size > self._buffer_memory:
                 raise self._too_large(topic, partition, size)
@@ -365,6 +373,7 @@ class Accumulator:
                 found = self._forgotten.pop(topic, None)
                 if found is None:
                     found = TopicQueues(topic, max(self._batch_size, min(self._max_request_size, 1 << 20)))
+                found.is_open = not self.is_closed
                 self._topics[topic] = found
             while len(found.queues) < len(leaders):
                 found.queues.append(PartitionQueue(topic, len(found.queues)))
@@ -398,8 +407,17 @@ class Accumulator:
             for queue in found.queues:
                 if queue.batches or queue.in_flight > 0 or queue.sequenced:
                     return False
+            found.is_open = False
             self._forgotten[topic] = self._topics.pop(topic)
             return True
+
+    def close(self, refusal: KafkaError) -> None:
+        """Takes no more records, also of threads that are in the middle of `append`: they get `refusal`."""
+        with self._lock:
+            self.refusal = refusal
+            self.is_closed = True
+            for found in self._topics.values():
+                found.is_open = False
 
     def activity(self, topic: str) -> int:
         """A number that grows while the topic is sent to."""

@@ -72,6 +72,10 @@ class Coordinator:
             self.forget()
             raise
 
+    def hang_up(self) -> None:
+        """Ends the connection: what is asked next does not wait behind what was asked before."""
+        self._lane.close()
+
     def forget(self) -> None:
         """It is another one now, or cannot be reached: asked for anew the next time."""
         self._cluster.forget_coordinator(CoordinatorKind.GROUP, self.group_id)

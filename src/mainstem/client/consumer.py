@@ -27,7 +27,7 @@ from mainstem.client.lanes import Lane
 from mainstem.client.listeners import RebalanceListener
 from mainstem.client.membership import Membership
 from mainstem.client.offsets import EARLIEST, LATEST, OffsetFinder
-from mainstem.client.options import ConsumerOptions
+from mainstem.client.options import INT64_MAX, ConsumerOptions
 from mainstem.client.positions import Positions
 from mainstem.client.subscription import Mode, PartitionState, Subscription
 from mainstem.client.types import ConsumerRecord, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
@@ -148,6 +148,7 @@ class AsyncConsumer:
             log.warning("closing took longer than %g ms: the rest is left undone", timeout_ms)
         finally:
             self._is_closed = True
+            self._fetcher.stop()
             self._subscription.unsubscribe()
             if self._membership is not None:
                 self._lane.close()
@@ -435,11 +436,12 @@ class AsyncConsumer:
         self._check()
         where = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
         tp = TopicPartition(*partition)
-        if where.offset < 0:
+        if not 0 <= where.offset <= INT64_MAX:
             raise IllegalStateError(f"offset {where.offset}: there is none", topic=tp.topic, partition=tp.partition)
-        self._subscription.state(tp).move(where.offset, where.leader_epoch)
+        state = self._subscription.state(tp)
+        state.move(where.offset, where.leader_epoch)
         self._drop_in_hand([tp])
-        self._fetcher.wake()
+        self._fetcher.wake_for(state)
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Goes on from the first record that there is: of these partitions, or of all."""
@@ -462,6 +464,7 @@ class AsyncConsumer:
         self._check()
         for each in partitions:
             self._subscription.state(TopicPartition(*each)).is_paused = True
+        self._fetcher.wake()  # what they have fetched keeps no others from being fetched any more
 
     async def resume(self, *partitions: TopicPartition) -> None:
         self._check()

@@ -103,6 +103,9 @@ class Consumer:
         if self._thread.pid != os.getpid():
             work.close()
             raise IllegalStateError("a client does not survive a fork; make one in the new process")
+        if self._thread.is_current:
+            work.close()
+            raise IllegalStateError("a synchronous client cannot be used in a callback of its own; use the async one")
         errands: SimpleQueue[_Errand] = SimpleQueue()
         outer, self._core.errands = self._core.errands, errands
         tasks: list[asyncio.Task[T]] = []
@@ -194,7 +197,7 @@ class Consumer:
             now = time.monotonic()
             deadline = deadline or now + timeout_ms / 1000
             core.bell.clear()  # before looking: what comes after the look rings it
-            if now < deadline and core.is_quiet and not core.has_data:
+            if now < deadline and core.is_quiet and not core.has_data and not self._thread.is_current:
                 core.wait_beside(core.bell.wait, deadline - now)
                 if core.can_take:
                     continue

@@ -2,7 +2,8 @@
 
 - What is in memory and not taken yet is bounded: a partition is asked for while it has less than twice
   `max_partition_fetch_bytes` here, and all of them together while they have less than `fetch_max_bytes`. So the next
-  fetch is under way while the last is being read, and a slow reader holds no more than that.
+  fetch is under way while the last is being read, and a slow reader holds no more than that. What a paused partition
+  has here counts for itself only: nobody takes it, and the others must not wait for that.
 - One answer is no larger than what a connection receives into, or it would be copied once more. Whoever takes whole
   chunks (`take_chunk`) gets them about as large, where `max_partition_fetch_bytes` was left as it is: what a fetch
   costs besides its bytes, to both sides, is then spread over four times as many.
@@ -204,9 +205,14 @@ class Fetcher:
         """
         if self._partition_bytes == ConsumerOptions.max_partition_fetch_bytes:
             self._partition_bytes = max(self._partition_bytes, min(ANSWER_BYTES, self._options.fetch_max_bytes // 2))
-        for index in range(len(self._ready)):
+        index = 0
+        while index < len(self._ready):
             state, version, item = self._ready[index]
-            if version != state.version or state.is_paused or state.is_going:
+            if version != state.version:
+                del self._ready[index]  # moved since: nobody will ever want it
+                continue
+            if state.is_paused or state.is_going:
+                index += 1
                 continue
             if isinstance(item, Failure):
                 del self._ready[index]
@@ -243,6 +249,13 @@ class Fetcher:
         self._is_hungry = False
         self.has_room_again = False
         self._begin(self._plan())
+
+    def wake_for(self, state: PartitionState) -> None:
+        """The same for one partition that was moved. A leader that is being asked already is asked for it next: to look
+        at all partitions here would make a seek in each of thousands of them take minutes."""
+        leader = self._cluster.leader(state.tp)
+        if leader is None or leader.leader not in self._running:
+            self.wake()
 
     def _begin(self, plan: dict[int, list[PartitionState]]) -> None:
         for node_id in plan:
@@ -296,12 +309,14 @@ class Fetcher:
             if state is not None:
                 buffered, limit = state.buffered_bytes, room
             else:
-                states = self._subscription.partitions.values()
-                buffered, limit = sum(each.buffered_bytes for each in states), self._options.fetch_max_bytes
+                buffered, limit = self._buffered_bytes(), self._options.fetch_max_bytes
             if buffered < max(limit, 1):
                 return False
             self._is_hungry = True
         return True
+
+    def _buffered_bytes(self) -> int:
+        return sum(each.buffered_bytes for each in self._subscription.partitions.values() if not each.is_paused)
 
     def _try_again(self) -> None:
         self._retry = None
@@ -349,8 +364,8 @@ class Fetcher:
             wanted[tp] = Wanted(each.offset, epoch, self._partition_bytes, ids[tp.topic])
         session = self._sessions.setdefault(node_id, FetchSession())
         changed, forgotten = session.next_request(wanted, by_id)
-        buffered = sum(state.buffered_bytes for state in self._subscription.partitions.values())
-        most = max(1, min(options.fetch_max_bytes - buffered, max(ANSWER_BYTES, options.fetch_min_bytes)))
+        room = options.fetch_max_bytes - self._buffered_bytes()
+        most = max(1, min(room, max(ANSWER_BYTES, options.fetch_min_bytes)))
         request = FetchRequest(options.fetch_max_wait_ms, options.fetch_min_bytes, most, changed)
         request.forgotten = forgotten
         request.isolation_level = self._isolation
@@ -476,12 +491,8 @@ class Fetcher:
         return True
 
     async def close(self) -> None:
-        """Tells brokers that the sessions are over, as far as that goes quickly."""
-        self._is_closed = True
-        if self._retry is not None:
-            self._retry.cancel()
-        for task in [*self._running.values()]:
-            task.cancel()
+        """Tells brokers that the sessions are over, as far as that goes quickly. `stop` comes after it."""
+        self._end_fetching()
         goodbyes = []
         for node_id, session in self._sessions.items():
             connection = self._lane.connected(node_id)
@@ -494,8 +505,19 @@ class Fetcher:
                 goodbyes.append(connection.send_frame(ApiKey.FETCH, version, [frame], timeout_s=CLOSE_TIMEOUT_S))
         if goodbyes:
             await asyncio.gather(*goodbyes, return_exceptions=True)
+
+    def stop(self) -> None:
+        """Ends every connection and drops what was fetched, at once."""
+        self._end_fetching()
         self._lane.close()
         self._ready.clear()
+
+    def _end_fetching(self) -> None:
+        self._is_closed = True
+        if self._retry is not None:
+            self._retry.cancel()
+        for task in [*self._running.values()]:
+            task.cancel()
 
 
 def _corrupt(state: PartitionState, chunk: FetchedChunk, error: RemoteError) -> KafkaError:

@@ -538,7 +538,10 @@ class Membership:
     async def give_up(self, reason: str) -> None:
         """Gives everything back and leaves: for the end, and for another subscription."""
         if self._join is not None:
-            self._join.cancel()
+            if not self._join.done():
+                # It waits for other members, and so would the last commit behind it.
+                self._join.cancel()
+                self._coordinator.hang_up()
             self._join = None
         owned = list(self._subscription.partitions)
         raised: Exception | None = None

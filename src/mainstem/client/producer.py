@@ -11,11 +11,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
+from weakref import WeakSet
 
 from mainstem.client.accumulator import Accumulator, Headers
 from mainstem.client.batches import ProducerBatch, SendFuture
@@ -91,6 +93,7 @@ class AsyncProducer:
         if self._cluster is not None:
             raise IllegalStateError("the producer was started before")
         self._loop = asyncio.get_running_loop()
+        _started.add(self)
         self._cluster = Cluster(self.options, self._rng, allow_auto_create=True)
         self._cluster.on_update(self._take_metadata)
         self._sender = Sender(
@@ -329,7 +332,7 @@ class AsyncProducer:
     async def abort_transaction(self) -> None:
         """Drops what was not sent, and has brokers and consumers drop what was."""
         transactions = self._transactional()
-        transactions.check_can_abort()
+        transactions.begin_abort()
         assert self._sender is not None
         self.accumulator.refusal = IllegalStateError("the transaction is being aborted")
         self._sender.abort_waiting(IllegalStateError("the transaction was aborted before the record was sent"))
@@ -353,8 +356,8 @@ class AsyncProducer:
             raise
         try:
             await self.commit_transaction()
-        except KafkaError:
-            if self._transactional().state.name == "ABORTABLE":
+        except BaseException:
+            if self._transactional().is_known_not_to_be_committed:
                 await self.abort_transaction()
             raise
 
@@ -391,8 +394,7 @@ class AsyncProducer:
             pass  # whatever is left fails with its own error below
         finally:
             self._closed = True
-            self.accumulator.is_closed = True
-            self.accumulator.refusal = IllegalStateError("the producer is closed")
+            self.accumulator.close(IllegalStateError("the producer is closed"))
             self._sender.stop()
             self._sender.abort_all()
             await self._cluster.close()
@@ -508,6 +510,21 @@ class AsyncTransaction:
 
     async def send_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata) -> None:
         await self._producer.send_offsets_to_transaction(offsets, group)
+
+
+_started: WeakSet[AsyncProducer] = WeakSet()
+
+
+def _refuse_after_fork() -> None:
+    """In a forked process nobody sends what is taken, and the thread that held a lock is not there to release it."""
+    for producer in _started:
+        producer.accumulator.refusal = IllegalStateError(
+            "a client does not survive a fork; make one in the new process"
+        )
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_refuse_after_fork)
 
 
 async def _settled(batch: ProducerBatch) -> None:

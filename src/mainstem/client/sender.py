@@ -60,6 +60,8 @@ class Transactions(Protocol):
 
     @property
     def is_v2(self) -> bool: ...
+    @property
+    def is_aborting(self) -> bool: ...
     def may_send(self, queue: PartitionQueue) -> bool: ...
     def batch_failed(self, batch: ProducerBatch, error: KafkaError) -> None: ...
     def sequence_lost(self) -> None: ...
@@ -413,7 +415,8 @@ class Sender:
         if self._is_late(batch, now_s):
             self._give_up(queue, batch, self._too_late(batch, error))
             return
-        if batch.attempts > self._options.retries or (not error.retriable and self._idempotence is None):
+        is_dropped = self.transactions is not None and self.transactions.is_aborting
+        if is_dropped or batch.attempts > self._options.retries or (not error.retriable and self._idempotence is None):
             self._give_up(queue, batch, error)
             return
         batch.error = error  # the reason, should it be given up for lack of time; cleared when it is written

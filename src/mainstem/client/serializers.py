@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 from mainstem.client.errors import InvalidPartitionsError, InvalidTimestampError, SerializationError
+from mainstem.client.options import INT32_MAX, INT64_MAX
 
 
 def text(value: str) -> bytes:
@@ -125,7 +126,11 @@ def as_bytes(value: Any, what: str, topic: str) -> bytes:
 
 def check_place(topic: str, partition: int | None, timestamp_ms: int | None) -> None:
     """Raises for a place or a time that no record has."""
-    if partition is not None and partition < 0:
-        raise InvalidPartitionsError(f"partition is {partition}; it is at least 0, or None", topic=topic)
-    if timestamp_ms is not None and timestamp_ms < 0:
-        raise InvalidTimestampError(f"timestamp_ms is {timestamp_ms}; it is at least 0, or None", topic=topic)
+    if partition is not None and not 0 <= partition <= INT32_MAX:
+        raise InvalidPartitionsError(
+            f"partition is {partition}; it is at least 0 and less than 2**31, or None", topic=topic
+        )
+    if timestamp_ms is not None and not 0 <= timestamp_ms <= INT64_MAX:
+        raise InvalidTimestampError(
+            f"timestamp_ms is {timestamp_ms}; it is at least 0 and less than 2**63, or None", topic=topic
+        )

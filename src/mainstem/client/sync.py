@@ -36,12 +36,17 @@ class LoopThread:
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the caller is on this very thread, where waiting for the loop would be waiting for itself."""
+        return threading.current_thread() is self._thread
+
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """What the coroutine gives or raises. An interrupt (Ctrl-C) while it waits cancels it."""
         if self.pid != os.getpid():
             work.close()
             raise IllegalStateError("a client does not survive a fork; make one in the new process")
-        if threading.current_thread() is self._thread:
+        if self.is_current:
             work.close()
             raise IllegalStateError("a synchronous client cannot be used in a callback of its own; use the async one")
         running = asyncio.run_coroutine_threadsafe(work, self.loop)

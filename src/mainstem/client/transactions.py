@@ -116,10 +116,22 @@ class TransactionManager:
         self._may_be_begun = False
         """Whether it was told of it and did not answer."""
         self._bump_needed = False
+        self._commit_asked = False
+        """Whether the coordinator was asked to commit the open transaction, and may have done it."""
 
     @property
     def is_v2(self) -> bool:
         return self._is_v2
+
+    @property
+    def is_aborting(self) -> bool:
+        """Whether what is not written yet need not be any more."""
+        return self.state in (State.ABORTABLE, State.FATAL)
+
+    @property
+    def is_known_not_to_be_committed(self) -> bool:
+        """Whether the open transaction can only be aborted, or nobody has asked yet to commit it."""
+        return self.state is State.ABORTABLE or (self.state is State.IN_TRANSACTION and not self._commit_asked)
 
     # What the sender asks
 
@@ -189,16 +201,19 @@ class TransactionManager:
         self._groups.clear()
         self._is_begun = False
         self._may_be_begun = False
+        self._commit_asked = False
 
     def check_can_commit(self) -> None:
         self._raise_if_failed()
         if self.state is not State.IN_TRANSACTION:
             raise IllegalStateError("there is no transaction to commit")
 
-    def check_can_abort(self) -> None:
+    def begin_abort(self) -> None:
+        """From now on it cannot be committed, also where whoever aborts it stops waiting."""
         self._raise_if_fatal()
         if self.state not in (State.IN_TRANSACTION, State.ABORTABLE):
             raise IllegalStateError("there is no transaction to abort")
+        self.state = State.ABORTABLE
 
     def _raise_if_failed(self) -> None:
         if self.error is not None:
@@ -213,16 +228,19 @@ class TransactionManager:
         if commit:
             self._raise_if_failed()
         self.state = State.ENDING
-        if self._adding is not None:
-            # Or the coordinator would begin a transaction that nobody ends, and fence us when its time is up.
-            await asyncio.wait([self._adding])
-            self._raise_if_fatal()
         try:
+            if self._adding is not None:
+                # Or the coordinator would begin a transaction that nobody ends, and fence us when its time is up.
+                await asyncio.wait([self._adding])
+                self._raise_if_fatal()
+            self._commit_asked = commit
             if self._is_begun:
                 await self._end(commit)
             elif self._may_be_begun:
                 with contextlib.suppress(InvalidTxnStateError):  # it was not
                     await self._end(commit)
+            # Whoever has to ask again asks for what is left: the epoch that it ended under may be gone by then.
+            self._is_begun = self._may_be_begun = False
             if self._bump_needed and not self._is_v2:
                 await self._init_producer_id()
             self._bump_needed = False
@@ -234,6 +252,9 @@ class TransactionManager:
                 self.state = State.IN_TRANSACTION if commit else State.ABORTABLE
                 if error.code == ErrorCode.TRANSACTION_ABORTABLE:
                     self._fail(error, is_from_coordinator=True)
+            raise
+        except asyncio.CancelledError:
+            self.state = State.IN_TRANSACTION if commit else State.ABORTABLE
             raise
         self.state = State.READY
         self.error = None

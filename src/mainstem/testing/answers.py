@@ -4,8 +4,8 @@ Most responses repeat what was asked, topic by topic and partition by partition,
 answer is made by walking the request beside the declaration of the response: where both have lists of structs, there
 is an entry for each entry; fields that mean the same (a topic's name, a partition's number, a group's id) are copied;
 an error code is put into the innermost entries that have a place for one, and into what is around them only where
-there are no such entries, as in the later requests of a fetch session. Metadata names the broker besides, for clients
-take no answer without one.
+there are no such entries, as in the later requests of a fetch session. Entries that nothing names (those of ACLs) are
+answered in their order. Metadata names the broker besides, for clients take no answer without one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mainstem.protocol.schema import Message
 
 _SAME: Final = (
     {"name", "topic", "topic_name"},
-    {"partition", "partition_index", "index"},
+    {"partition", "partition_index", "partition_id", "index"},
     {"group_id", "group", "key"},
     {"member_id"},
     {"group_instance_id"},
@@ -30,6 +30,7 @@ _SAME: Final = (
     {"resource_type"},
     {"resource_name"},
     {"transactional_id"},
+    {"producer_id"},
 )
 _ABOUT_THE_SESSION: Final = frozenset(
     {
@@ -43,9 +44,14 @@ _CODES: Final = ("error_code", "partition_error_code")
 _MEANING: Final = {name: number for number, names in enumerate(_SAME) for name in names}
 
 
-def error_answer(request: Message, version: int, code: int, node_id: int, address: tuple[str, int]) -> Message:
-    """The response to `request` that says `code`; `node_id` and `address` are those of the broker that gives it."""
-    answer, _ = _mirror(find_api(request.API_KEY).response, request, version, code)
+def error_answer(request: Message, version: int, code: int, node_id: int, address: tuple[str, int]) -> Message | None:
+    """The response to `request` that says `code`; `node_id` and `address` are those of the broker that gives it.
+
+    None where something was asked for and the response has no place for an error: it would say that it was done.
+    """
+    answer, is_told = _mirror(find_api(request.API_KEY).response, request, version, code)
+    if not is_told and any(_lists(request)):
+        return None
     if isinstance(answer, MetadataResponse):
         host, port = address
         answer.brokers = [MetadataResponseBroker(node_id=node_id, host=host, port=port)]
@@ -61,13 +67,16 @@ def _mirror(cls: type[Struct], asked: object, version: int, code: int) -> tuple[
     """What is answered to `asked`, and whether the code is in it."""
     answer = blank(cls)
     given = {_MEANING[name]: getattr(asked, name) for name in _names(asked) if name in _MEANING}
-    lists = [value for value in (getattr(asked, name) for name in _names(asked)) if isinstance(value, list)]
+    lists = _lists(asked)
+    has_code = any(field.name in _CODES and field.in_version(version) for field in fields_of(cls))
     is_told = False
     for field in fields_of(cls):
         if not field.in_version(version):
             continue
         if field.array and field.struct is not None:
             entries = next((each for each in lists if _describes(each, field.struct)), None)
+            if entries is None and not has_code and len(lists) == 1 and _is_nameless(field.struct):
+                entries = lists[0]
             if entries is not None:
                 struct = field.struct
                 answered = [_mirror(struct, each, version, code) for each in entries]
@@ -89,6 +98,16 @@ def _mirror(cls: type[Struct], asked: object, version: int, code: int) -> tuple[
 
 def _names(asked: object) -> list[str]:
     return [field.name for field in fields_of(type(asked))] if isinstance(asked, Struct) else []
+
+
+def _lists(asked: object) -> list[list[Any]]:
+    return [value for value in (getattr(asked, name) for name in _names(asked)) if isinstance(value, list)]
+
+
+def _is_nameless(struct: type[Struct]) -> bool:
+    """Whether it tells an error, and not of what."""
+    names = {field.name for field in fields_of(struct)}
+    return not names.isdisjoint(_CODES) and names.isdisjoint(_MEANING)
 
 
 def _describes(entries: list[Any], struct: type[Struct]) -> bool:

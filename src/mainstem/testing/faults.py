@@ -151,9 +151,12 @@ class Faults:
             request = decode_request_body(exchange.frame, header)
             host, _, port = exchange.connection.local.rpartition(":")
             answer = error_answer(request, header.api_version, code, NODE_ID, (host, int(port)))
-            exchange.respond([encode_response(answer, header.api_version, header.correlation_id)])
         except RemoteError:
+            answer = None
+        if answer is None:  # what cannot be told is no success
             exchange.close()
+            return
+        exchange.respond([encode_response(answer, header.api_version, header.correlation_id)])
 
     def _lose_request(self, exchange: Exchange, header: RequestHeader) -> None:
         exchange.connection.abort()

@@ -39,6 +39,7 @@ def test_other_json_is_written_as_its_text() -> None:
         (b'{"value": "a", "headers": [[1, "x"]]}', '"headers" is neither an object nor a list of pairs'),
         (b'{"value": "a", "partition": "0"}', "'0' is not a whole number"),
         (b'{"value": {"base64": "?"}}', "line 3"),
+        (b'{"value": "a", "headers": {"\\ud800": "x"}}', "surrogates not allowed"),
     ],
 )
 def test_a_line_that_is_no_record_is_named(line: bytes, sentence: str | None) -> None:

@@ -6,7 +6,13 @@ import pytest
 
 from mainstem.client.accumulator import Accumulator
 from mainstem.client.batches import ProducerBatch, SendFuture
-from mainstem.client.errors import IllegalStateError, KafkaTimeoutError, NotLeaderOrFollowerError, RecordTooLargeError
+from mainstem.client.errors import (
+    IllegalStateError,
+    InvalidPartitionsError,
+    KafkaTimeoutError,
+    NotLeaderOrFollowerError,
+    RecordTooLargeError,
+)
 from mainstem.client.producer import AsyncProducer
 from mainstem.client.splitting import split
 from mainstem.protocol.batch import BatchView
@@ -334,3 +340,41 @@ def test_a_broker_that_lags_behind_takes_no_partitions_away() -> None:
     accumulator = make(Clock(), partitions=8)
     accumulator.set_topic("t", [(1, 0)] * 2)
     assert accumulator.partitions_of("t") == 8
+
+
+def test_a_record_whose_topic_is_forgotten_while_it_is_appended_waits_until_the_topic_is_known_again() -> None:
+    """Or it would be in a queue that nobody finds any more: not when its leader moves, and not when its time is up."""
+    clock = Clock()
+
+    def forget(topic: str, key: bytes | None, value: bytes | None, partitions: int) -> int:
+        accumulator.drop_topic(topic)
+        return 0
+
+    accumulator = make(clock, partitioner=forget)
+    assert accumulator.append("t", -1, None, b"v", -1, None) is None
+    assert not accumulator.incomplete
+    accumulator.set_topic("t", [(1, 0)])
+    append(accumulator)
+    assert len(accumulator.incomplete) == 1
+
+
+def test_a_record_whose_producer_closes_while_it_is_appended_is_refused() -> None:
+    """Or whoever waits for it would wait for ever."""
+    clock = Clock()
+
+    def close(topic: str, key: bytes | None, value: bytes | None, partitions: int) -> int:
+        accumulator.close(IllegalStateError("closed"))
+        return 0
+
+    accumulator = make(clock, partitioner=close)
+    assert accumulator.append("t", -1, None, b"v", -1, None) is None
+    assert not accumulator.incomplete
+    with pytest.raises(IllegalStateError, match="closed"):
+        accumulator.append("t", -1, None, b"v", -1, None)
+
+
+@pytest.mark.parametrize("chosen", [-1, 2])
+def test_a_partition_that_the_topic_has_not_is_the_partitioners_mistake(chosen: int) -> None:
+    accumulator = make(Clock(), partitions=2, partitioner=lambda *_: chosen)
+    with pytest.raises(InvalidPartitionsError, match=f"chose {chosen}; the topic has 2 partitions"):
+        accumulator.append("t", -1, None, b"v", -1, None)

@@ -3,8 +3,8 @@ import json
 import pytest
 
 from mainstem.client import serializers
-from mainstem.client.errors import SerializationError
-from mainstem.client.serializers import serialize
+from mainstem.client.errors import InvalidPartitionsError, InvalidTimestampError, SerializationError
+from mainstem.client.serializers import check_place, serialize
 
 SCHEMA = {
     "type": "record",
@@ -48,3 +48,17 @@ def test_what_a_serializer_raises_or_gives_wrongly_is_told_with_the_topic() -> N
     with pytest.raises(SerializationError, match="the key serializer gave str; it gives bytes or None"):
         serialize(lambda value: "text", 5, "key", "orders")  # type: ignore[arg-type,return-value]
     assert serialize(lambda value: None, 5, "value", "orders") is None
+
+
+@pytest.mark.parametrize("timestamp_ms", [-1, 1 << 63])
+def test_a_time_that_no_record_can_have_is_refused_before_it_is_in_a_batch(timestamp_ms: int) -> None:
+    """There it would keep the batch, and all behind it, from ever being sent."""
+    with pytest.raises(InvalidTimestampError, match=str(timestamp_ms)):
+        check_place("t", 0, timestamp_ms)
+    check_place("t", 0, (1 << 63) - 1)
+
+
+@pytest.mark.parametrize("partition", [-1, 1 << 31])
+def test_a_partition_that_no_topic_can_have_is_refused(partition: int) -> None:
+    with pytest.raises(InvalidPartitionsError, match=str(partition)):
+        check_place("t", partition, None)

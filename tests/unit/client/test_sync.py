@@ -6,6 +6,7 @@ import pytest
 
 from mainstem.client.errors import IllegalStateError
 from mainstem.client.sync import loop_thread
+from mainstem.client.sync_producer import Producer
 
 
 def test_what_a_coroutine_gives_or_raises_comes_back() -> None:
@@ -74,3 +75,23 @@ def test_a_forked_process_has_a_loop_of_its_own() -> None:
         finally:
             os._exit(0 if ok else 1)
     assert os.waitpid(pid, 0)[1] == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_producer_takes_nothing_in_a_forked_process() -> None:
+    """Nobody would send it, or say so."""
+    producer = Producer(bootstrap_servers="127.0.0.1:1")
+    producer._accumulator.set_topic("t", [(-1, -1)])
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            producer.send("t", b"lost")
+        except IllegalStateError as error:
+            code = 0 if "fork" in str(error) else 2
+        finally:
+            os._exit(code)
+    assert os.waitpid(pid, 0)[1] == 0
+    producer.send("t", b"taken")
+    producer.close(timeout_ms=0)
