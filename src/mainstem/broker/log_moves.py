@@ -69,15 +69,20 @@ class LogMoves:
                 self._broker.partitions.log_failed(partition, error)
             raise RemoteError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         log.info("moving a partition", extra={"partition": str(partition), "to": target.path})
-        task = self._broker.loop.create_task(self._run(partition, move))
+        begun = move
+        task = self._broker.loop.create_task(self._run(partition, begun))
         self._running[key] = task
-        task.add_done_callback(lambda done: self._finished(key, done))
+        task.add_done_callback(lambda done: self._finished(key, begun, done))
 
-    def _finished(self, key: tuple[str, int], task: "asyncio.Task[None]") -> None:
+    def _finished(self, key: tuple[str, int], move: Move[Log], task: "asyncio.Task[None]") -> None:
         if self._running.get(key) is task:
             del self._running[key]
         if not task.cancelled() and task.exception() is not None:
             log.error("a move of a partition failed: %s", task.exception(), extra={"partition": f"{key[0]}-{key[1]}"})
+            dirs = self._broker.partitions.dirs
+            if dirs.moves.get(key) is move:
+                # Or nobody could begin it again, and the log would never be compacted any more.
+                dirs.cancel_move(*key)
 
     async def stop(self) -> None:
         """Ends all moves where they are; the next start begins them anew."""
@@ -123,7 +128,10 @@ class LogMoves:
             if not self._is_on(partition, move):
                 job.unpin()
                 return
-            step = copy.source.finish_read(job)
+            try:
+                step = copy.source.finish_read(job)
+            except RemoteError:
+                return  # retention took what was looked for: the next piece begins where the log does now
         try:
             data = await broker.loop.run_in_executor(None, step.read)
         except OSError as error:
