@@ -219,12 +219,15 @@ def test_everything_acknowledged_is_there_after_a_clean_restart_in_a_new_leader_
     asyncio.run(asyncio.wait_for(run(), 60))
 
 
-def test_with_flush_messages_1_nothing_is_visible_before_it_is_durable(tmp_path: Path) -> None:
+@pytest.mark.parametrize("acks", [-1, 1])
+def test_with_flush_messages_1_nothing_is_visible_or_acknowledged_before_it_is_durable(
+    tmp_path: Path, acks: int
+) -> None:
     async def scenario(node: Broker, peer: Peer) -> None:
         await peer.ensure_topic("orders")
         log = node.partitions.find("orders", 0).log
         for count in range(20):
-            answer = await peer.produce("orders", b"x")
+            answer = await peer.produce("orders", b"x", acks=acks)
             assert answer.base_offset == count
             assert log.recovery_point == log.high_watermark == count + 1
 

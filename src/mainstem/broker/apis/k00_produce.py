@@ -378,7 +378,8 @@ def _fill_appended(
     answer.base_offset = result.base_offset
     answer.log_append_time_ms = result.log_append_time
     answer.log_start_offset = result.log_start
-    if acks == -1 and partition.high_watermark <= result.last_offset:
+    # On one broker the high watermark is what was flushed, where the topic asks for that: acks=1 waits for it, too.
+    if (acks == -1 or partition.log.flushes_before_ack) and partition.high_watermark <= result.last_offset:
         pending.append(_Uncommitted(partition, result.last_offset + 1, answer))
 
 
