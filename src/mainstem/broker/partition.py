@@ -218,24 +218,34 @@ class Partition:
         waiting = self.waiting
         while waiting:
             first = waiting[0]
-            if first.prepared is None and self.log.takes_long(first.buffer, first.start, first.end):
-                first.prepared = self.log.prepare(first.buffer, first.start, first.end, self._clock.wall_ms())
-                judging = self._loop.run_in_executor(self._judges, first.prepared.run, breathe)
-                judging.add_done_callback(self._judged)
-                return
             try:
+                if first.prepared is None and self.log.takes_long(first.buffer, first.start, first.end):
+                    first.prepared = self.log.prepare(first.buffer, first.start, first.end, self._clock.wall_ms())
+                    judging = self._loop.run_in_executor(self._judges, first.prepared.run, breathe)
+                    judging.add_done_callback(self._judged)
+                    return
                 outcome: AppendResult | RemoteError = self._append_first(first)
             except RemoteError as error:
                 outcome = error
+            except StorageError as failure:
+                outcome = self._failed(failure)
+            except Exception as unexpected:
+                # Our own fault. Were it not told, all that come after it would wait for ever.
+                logger.exception("failed to append a batch", extra={"partition": str(self)})
+                outcome = RemoteError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(unexpected).__name__}: {unexpected}")
             waiting.popleft()
-            first.done(outcome)
-            self.notify()
+            try:
+                first.done(outcome)
+                self.notify()
+            except Exception:
+                logger.exception("failed to tell what became of a batch", extra={"partition": str(self)})
         self._is_appending = False
 
     def _judged(self, judging: "asyncio.Future[None]") -> None:
         error = judging.exception()
         prepared = self.waiting[0].prepared
         if error is not None and prepared is not None:
+            logger.error("failed to judge a batch", exc_info=error, extra={"partition": str(self)})
             prepared.error = RemoteError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(error).__name__}: {error}")
         self._append_waiting()
 

@@ -211,7 +211,7 @@ def _produce(
             )
     if later:
         _append_later(
-            frame, request, pending, later, lambda: _finish(broker, context, exchange, request, topics, pending)
+            frame, request, pending, later, lambda: _finish_later(broker, context, exchange, request, topics, pending)
         )
     else:
         _finish(broker, context, exchange, request, topics, pending)
@@ -235,6 +235,23 @@ def _finish(
         _Waiting(broker, exchange, context, topics, pending).wait(request.timeout_ms / 1000)
     else:
         _respond(broker, exchange, context, topics)
+
+
+def _finish_later(
+    broker: "Broker",
+    context: RequestContext,
+    exchange: Exchange,
+    request: ProduceRequest,
+    topics: list[ProduceTopicResponse],
+    pending: list["_Uncommitted"],
+) -> None:
+    """The same, where nobody else would tell the peer that it failed."""
+    try:
+        _finish(broker, context, exchange, request, topics, pending)
+    except Exception:
+        log.exception("failed to answer a request", extra={"api": "Produce", "peer": context.peer})
+        if not exchange.is_answered:
+            exchange.close()
 
 
 class _Uncommitted:
