@@ -58,6 +58,7 @@ class Partition:
         "_committing",
         "_flushing",
         "_is_appending",
+        "_is_held",
         "_judges",
         "_loop",
         "_moved",
@@ -106,6 +107,7 @@ class Partition:
         self._reindexing: asyncio.Future[None] | None = None
         log.on_damaged_index = self._reindex
         self._is_appending = False
+        self._is_held = False
         self._moved = False
 
     def __repr__(self) -> str:
@@ -332,8 +334,13 @@ class Partition:
         if self.leader is not None and self.log.needs_flush(self._clock.wall_ms()):
             self._flush()
 
+    def make_durable(self) -> None:
+        """Has a thread flush what was appended so far."""
+        if self.leader is not None:
+            self._flush()
+
     def _flush(self, rolled_only: bool = False) -> None:
-        if self._flushing is not None or self.log.failure is not None:
+        if self._flushing is not None or self._is_held or self.log.failure is not None:
             return
         try:
             job = self.log.begin_flush(self._clock.wall_ms(), rolled_only)
@@ -348,6 +355,20 @@ class Partition:
         while self.is_busy:
             jobs = (self._flushing, self._restructuring, self._reindexing)
             await asyncio.wait([job for job in jobs if job is not None])
+
+    async def hold(self) -> None:
+        """Returns when no thread works on the log. No flush begins before `release`: where batches come all the time
+        that ask for one, there would always be one under way."""
+        self._is_held = True
+        await self.settle()
+
+    def release(self) -> None:
+        """Flushes what has come since `hold`."""
+        if self._is_held:
+            self._is_held = False
+            if self.leader is not None:
+                self._wrote()
+                self.notify()
 
     # Which segments there are
 

@@ -15,21 +15,34 @@ from mainstem.storage.log import Log
 from mainstem.storage.reading import ReadJob, Slice
 
 _ANY_EPOCH: Final = 0x7FFFFFFF
+_NEVER: Final = 1 << 62
 
 
 class LogCopy:
     def __init__(self, source: Log, target: Log) -> None:
         self.source = source
         self.target = target
+        self._begun_end = _NEVER
+        self._begun_size = 0
+        """Where the source ended, and how large it was, when the last piece was begun."""
 
     @property
     def lag(self) -> int:
         """How many offsets are missing; 0 when all is there."""
         return max(self.source.log_end - self.target.log_end, 0)
 
+    def is_close(self, max_bytes: int) -> bool:
+        """Whether nothing is missing but what came while the last piece was copied, and that is no more than this.
+
+        Where batches come all the time there may never be a moment when nothing is missing.
+        """
+        came = self.source.size - self._begun_size
+        return not self.lag or (self.target.log_end >= self._begun_end and 0 <= came <= max_bytes)
+
     def begin_read(self, max_bytes: int, now_ms: int) -> ReadJob | Slice:
         """Looks for what comes next in the source."""
         source, target = self.source, self.target
+        self._begun_end, self._begun_size = source.log_end, source.size
         if self._has_parted():
             target.truncate_fully_and_start_at(source.log_start, now_ms)
         return source.begin_read(max(target.log_end, source.log_start), max_bytes, source.log_end)

@@ -4,6 +4,9 @@ import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
+from mainstem.protocol.errors import ErrorCode
 from mainstem.protocol.messages import k73_assign_replicas_to_dirs as m73
 from mainstem.protocol.schema import Message
 from mainstem.storage.log_directory import LogDirectory
@@ -69,5 +72,30 @@ def test_a_move_that_cannot_go_on_is_given_up_and_can_be_asked_for_again() -> No
         broker.log_moves.begin(partition, target)
         await moved(broker)
         assert broker.partitions.dirs.directory_of("t", 0) is target
+
+    run(story)
+
+
+@pytest.mark.parametrize("flush_messages", ["1", "9223372036854775807"])
+def test_a_partition_moves_though_batches_come_all_the_time(flush_messages: str) -> None:
+    """There is never a moment when the copy has everything, nor one without a flush under way."""
+
+    async def story(broker: FakeBroker) -> None:
+        broker.controller.answer = assigned
+        await broker.create_topic("t", flush_messages=flush_messages)
+        partition = broker.produce("t", 0, batch(b"first"))
+        target = elsewhere(broker)
+        broker.log_moves.begin(partition, target)
+        committed: list[tuple[int, ErrorCode]] = []
+        count = 1
+        while broker.partitions.dirs.moves:
+            broker.produce("t", 0, batch(b"%d" % count))
+            count += 1
+            partition.when_committed(count, lambda code, end=count: committed.append((end, code)))  # type: ignore[misc]
+            await asyncio.sleep(0)
+        await partition.settle()
+        assert broker.partitions.dirs.directory_of("t", 0) is target
+        assert partition.log.log_end == partition.high_watermark == count
+        assert committed == [(end, ErrorCode.NONE) for end in range(2, count + 1)]
 
     run(story)
