@@ -518,3 +518,18 @@ def test_a_flush_says_nothing_of_what_was_written_after_a_truncation_beside_it()
     assert log.recovery_point <= 1
     log.flush(NOW_MS)
     assert log.recovery_point == 4
+
+
+def test_a_snapshot_that_an_opening_made_anew_is_durable_with_its_name_after_the_next_flush() -> None:
+    """T1: it may be all that is known of a producer, once the segments go that it was made from."""
+    disk = new_disk()
+    log = open_in(disk)
+    append(log, batch(b"v", producer_id=1, epoch=0, sequence=0))
+    log.close(NOW_MS)
+    disk.remove(path(1, ".snapshot"))
+    disk.sync_directory(DIRECTORY)
+    log = open_in(disk, clean=True, recovery_point=1)
+    expected = disk.peek(path(1, ".snapshot"))
+    log.flush(NOW_MS)
+    disk.power_loss_keeping({})
+    assert disk.peek(path(1, ".snapshot")) == expected
