@@ -3,7 +3,7 @@
 Batches are copied as they are, with their offsets and epochs, so the copy's bytes are the log's; its segments may be
 cut elsewhere, and its indexes are its own. Rules:
 
-- The copy begins with the first whole batch; a log start inside a batch is set when the copy is complete.
+- The copy begins where the log does, or with the batch that holds its start, which is set when the copy is complete.
 - Where the log was cut, or its start passed what was copied, the copy begins anew.
 - What may block is a `ReadJob` or a `Slice.read`, for a thread; the rest is the loop's.
 """
@@ -11,6 +11,7 @@ cut elsewhere, and its indexes are its own. Rules:
 from typing import Final
 
 from mainstem.protocol.batch import BatchView
+from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.storage.log import Log
 from mainstem.storage.reading import ReadJob, Slice
 
@@ -54,13 +55,21 @@ class LogCopy:
         return target.size > 0 and source.epoch_for(target.log_end - 1) != target.epochs.latest
 
     def append(self, data: bytes, now_ms: int) -> None:
-        """Takes what was read; nothing, where the source has no batch from there to its end."""
+        """Takes what was read; nothing, where the source has no batch from there to its end.
+
+        RemoteError where that is so though it has batches before: a copy cannot end with a gap.
+        """
         source, target = self.source, self.target
         if not data:
+            if target.size > 0:
+                raise RemoteError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"{source!r} has nothing from offset {target.log_end} to its end; it can move when it has",
+                )
             target.truncate_fully_and_start_at(source.log_end, now_ms)
         else:
             first = BatchView(data, 0).base_offset
-            if target.size == 0 and first != target.log_end:
+            if target.size == 0 and first < target.log_end:
                 target.truncate_fully_and_start_at(first, now_ms)
             target.append_as_follower(data, 0, len(data), _ANY_EPOCH, now_ms)
         target.update_high_watermark(source.high_watermark)
