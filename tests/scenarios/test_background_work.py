@@ -2,7 +2,9 @@
 
 import asyncio
 import shutil
+import threading
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -25,6 +27,7 @@ from mainstem.protocol.messages.k44_incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from mainstem.protocol.records import Record, iterate_records
+from mainstem.sim.disk import SimDisk
 from tests.support.raw import Peer, connect, produce_request, run_with_node, start_node
 
 
@@ -198,3 +201,43 @@ def test_a_topics_settings_are_in_force_once_they_are_changed_and_go_with_the_to
         assert (await peer.produce("t", b"c")).log_append_time_ms == -1
 
     run_with_node(tmp_path, scenario)
+
+
+def test_after_an_unclean_stop_no_roll_makes_the_loop_wait_for_the_disk() -> None:
+    """What a recovery wrote anew beside durable batches must be durable before a new segment hides it from the next."""
+
+    async def run() -> None:
+        disk = SimDisk(Random(1))
+        node = await start_node("/data", disk)
+        peer = await connect(node)
+        await create_topic(peer, "orders", segment_ms="1")
+        now_ms = node.clock.wall_ms()
+        await write(peer, "orders", b"k", b"v", now_ms - 1000)
+        peer.close()
+        await node.stop()
+        idle = await start_node("/data", disk)
+        killed = disk.fork()
+        killed.kill()
+        await idle.stop()
+        node = await start_node("/data", killed)
+        peer = await connect(node)
+        log = node.partitions.find("orders", 0).log
+        assert log.recovery_point == log.log_end == 1
+        deadline = asyncio.get_running_loop().time() + 15
+        while any(ref.dirty for ref in log.active_segment.refs()):
+            assert asyncio.get_running_loop().time() < deadline, "the indexes are left to the roll"
+            await asyncio.sleep(0.01)
+        on_loop: list[str] = []
+
+        def note(operation: str, path: str, position: int, size: int) -> None:
+            if "sync" in operation and "orders-0" in path and threading.current_thread() is threading.main_thread():
+                on_loop.append(path)
+
+        killed.on_operation = note
+        await write(peer, "orders", b"k", b"v", now_ms)
+        assert (len(log.segments), on_loop) == (2, [])
+        killed.on_operation = None
+        peer.close()
+        await node.stop()
+
+    asyncio.run(asyncio.wait_for(run(), 60))

@@ -339,6 +339,13 @@ class Partition:
         if self.leader is not None:
             self._flush()
 
+    async def sync_recovered(self) -> None:
+        """Has a thread sync the indexes that a recovery wrote, where nothing else would before the next roll."""
+        if self.leader is not None and self.log.leaves_indexes_to_a_roll:
+            self._flush()
+            if self._flushing is not None:
+                await asyncio.wait([self._flushing])
+
     def _flush(self, rolled_only: bool = False) -> None:
         if self._flushing is not None or self._is_held or self.log.failure is not None:
             return
