@@ -533,3 +533,17 @@ def test_a_snapshot_that_an_opening_made_anew_is_durable_with_its_name_after_the
     log.flush(NOW_MS)
     disk.power_loss_keeping({})
     assert disk.peek(path(1, ".snapshot")) == expected
+
+
+def test_a_transaction_index_is_durable_with_its_name_after_a_flush() -> None:
+    """T5: behind the recovery point nothing writes it anew, and what was aborted would be read."""
+    disk = new_disk()
+    log = open_in(disk)
+    append(log, batch(b"v"))
+    log.flush(NOW_MS)
+    append(log, batch(b"v", producer_id=1, epoch=0, sequence=0, transactional=True))
+    append(log, marker(1, 0, commit=False), origin=Origin.COORDINATOR)
+    expected = disk.peek(path(0, ".txnindex"))
+    log.flush(NOW_MS)
+    disk.power_loss_keeping({})
+    assert disk.peek(path(0, ".txnindex")) == expected
