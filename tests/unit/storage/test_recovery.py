@@ -547,3 +547,23 @@ def test_a_transaction_index_is_durable_with_its_name_after_a_flush() -> None:
     log.flush(NOW_MS)
     disk.power_loss_keeping({})
     assert disk.peek(path(0, ".txnindex")) == expected
+
+
+def test_a_roll_hides_nothing_from_the_next_recovery_that_the_last_one_wrote_anew() -> None:
+    """Where everything is durable the next recovery begins behind the segment that is rolled, and takes its indexes as
+    they are."""
+    disk = new_disk()
+    log = open_in(disk)
+    append(log, batch(b"v", producer_id=1, epoch=0, sequence=0, transactional=True))
+    append(log, marker(1, 0, commit=False), origin=Origin.COORDINATOR)
+    log.flush(NOW_MS)
+    disk.kill()
+    open_in(disk, recovery_point=2).roll(NOW_MS)
+    rolled = 0
+    for kept in every_survival(disk.unsynced(), 3):
+        crashed = disk.fork()
+        crashed.power_loss_keeping(kept)
+        again = open_in(crashed, recovery_point=2)
+        assert [each.first_offset for each in again.aborted_transactions(0, 2)] == [0]
+        rolled += len(again.segments) == 2
+    assert rolled > 0
