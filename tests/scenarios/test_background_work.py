@@ -30,6 +30,9 @@ from mainstem.protocol.records import Record, iterate_records
 from mainstem.sim.disk import SimDisk
 from tests.support.raw import Peer, connect, produce_request, run_with_node, start_node
 
+TEMPORARY = shutil.ignore_patterns("*.tmp")
+"""Files that a running node replaces others by: they may be gone before they are copied."""
+
 
 async def create_topic(peer: Peer, name: str, **configs: str) -> None:
     request = CreateTopicsRequest(
@@ -145,7 +148,7 @@ def test_what_a_killed_kafka_had_compacted_is_there_after_every_start(tmp_path: 
         newest = await fill_until_compacted(node, peer, "table")
         await node.compaction.stop()
         home = tmp_path / "killed-0"
-        shutil.copytree(tmp_path / "live", home)
+        shutil.copytree(tmp_path / "live", home, ignore=TEMPORARY)
         (home / "recovery-point-offset-checkpoint").unlink(missing_ok=True)
         with open(max((home / "table-0").glob("*.index")), "r+b") as index:
             index.truncate(10 << 20)
@@ -155,7 +158,7 @@ def test_what_a_killed_kafka_had_compacted_is_there_after_every_start(tmp_path: 
             records = await read_all(reader, "table")
             assert {record.key: record.value for record in records} == newest, f"after restart {turn}"
             reader.close()
-            shutil.copytree(tmp_path / f"killed-{turn}", tmp_path / f"killed-{turn + 1}")
+            shutil.copytree(tmp_path / f"killed-{turn}", tmp_path / f"killed-{turn + 1}", ignore=TEMPORARY)
             await again.stop()
 
     run_with_node(tmp_path / "live", scenario, log_cleaner_backoff_ms="20")
@@ -169,7 +172,7 @@ def test_a_kill_right_after_a_compaction_loses_nothing(tmp_path: Path) -> None:
         newest = await fill_until_compacted(node, peer, "table")
         # What a killed process leaves behind is what the page cache holds now.
         await node.compaction.stop()
-        shutil.copytree(tmp_path / "live", tmp_path / "killed")
+        shutil.copytree(tmp_path / "live", tmp_path / "killed", ignore=TEMPORARY)
         for turn in range(2):
             again = await start_node(tmp_path / "killed", log_cleaner_enable="false")
             reader = await connect(again)
