@@ -2,7 +2,9 @@
 
 import asyncio
 import shutil
+import threading
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -25,7 +27,11 @@ from mainstem.protocol.messages.k44_incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from mainstem.protocol.records import Record, iterate_records
+from mainstem.sim.disk import SimDisk
 from tests.support.raw import Peer, connect, produce_request, run_with_node, start_node
+
+TEMPORARY = shutil.ignore_patterns("*.tmp")
+"""Files that a running node replaces others by: they may be gone before they are copied."""
 
 
 async def create_topic(peer: Peer, name: str, **configs: str) -> None:
@@ -142,7 +148,7 @@ def test_what_a_killed_kafka_had_compacted_is_there_after_every_start(tmp_path: 
         newest = await fill_until_compacted(node, peer, "table")
         await node.compaction.stop()
         home = tmp_path / "killed-0"
-        shutil.copytree(tmp_path / "live", home)
+        shutil.copytree(tmp_path / "live", home, ignore=TEMPORARY)
         (home / "recovery-point-offset-checkpoint").unlink(missing_ok=True)
         with open(max((home / "table-0").glob("*.index")), "r+b") as index:
             index.truncate(10 << 20)
@@ -152,7 +158,7 @@ def test_what_a_killed_kafka_had_compacted_is_there_after_every_start(tmp_path: 
             records = await read_all(reader, "table")
             assert {record.key: record.value for record in records} == newest, f"after restart {turn}"
             reader.close()
-            shutil.copytree(tmp_path / f"killed-{turn}", tmp_path / f"killed-{turn + 1}")
+            shutil.copytree(tmp_path / f"killed-{turn}", tmp_path / f"killed-{turn + 1}", ignore=TEMPORARY)
             await again.stop()
 
     run_with_node(tmp_path / "live", scenario, log_cleaner_backoff_ms="20")
@@ -166,7 +172,7 @@ def test_a_kill_right_after_a_compaction_loses_nothing(tmp_path: Path) -> None:
         newest = await fill_until_compacted(node, peer, "table")
         # What a killed process leaves behind is what the page cache holds now.
         await node.compaction.stop()
-        shutil.copytree(tmp_path / "live", tmp_path / "killed")
+        shutil.copytree(tmp_path / "live", tmp_path / "killed", ignore=TEMPORARY)
         for turn in range(2):
             again = await start_node(tmp_path / "killed", log_cleaner_enable="false")
             reader = await connect(again)
@@ -198,3 +204,43 @@ def test_a_topics_settings_are_in_force_once_they_are_changed_and_go_with_the_to
         assert (await peer.produce("t", b"c")).log_append_time_ms == -1
 
     run_with_node(tmp_path, scenario)
+
+
+def test_after_an_unclean_stop_no_roll_makes_the_loop_wait_for_the_disk() -> None:
+    """What a recovery wrote anew beside durable batches must be durable before a new segment hides it from the next."""
+
+    async def run() -> None:
+        disk = SimDisk(Random(1))
+        node = await start_node("/data", disk)
+        peer = await connect(node)
+        await create_topic(peer, "orders", segment_ms="1")
+        now_ms = node.clock.wall_ms()
+        await write(peer, "orders", b"k", b"v", now_ms - 1000)
+        peer.close()
+        await node.stop()
+        idle = await start_node("/data", disk)
+        killed = disk.fork()
+        killed.kill()
+        await idle.stop()
+        node = await start_node("/data", killed)
+        peer = await connect(node)
+        log = node.partitions.find("orders", 0).log
+        assert log.recovery_point == log.log_end == 1
+        deadline = asyncio.get_running_loop().time() + 15
+        while any(ref.dirty for ref in log.active_segment.refs()):
+            assert asyncio.get_running_loop().time() < deadline, "the indexes are left to the roll"
+            await asyncio.sleep(0.01)
+        on_loop: list[str] = []
+
+        def note(operation: str, path: str, position: int, size: int) -> None:
+            if "sync" in operation and "orders-0" in path and threading.current_thread() is threading.main_thread():
+                on_loop.append(path)
+
+        killed.on_operation = note
+        await write(peer, "orders", b"k", b"v", now_ms)
+        assert (len(log.segments), on_loop) == (2, [])
+        killed.on_operation = None
+        peer.close()
+        await node.stop()
+
+    asyncio.run(asyncio.wait_for(run(), 60))

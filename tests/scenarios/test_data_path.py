@@ -219,12 +219,15 @@ def test_everything_acknowledged_is_there_after_a_clean_restart_in_a_new_leader_
     asyncio.run(asyncio.wait_for(run(), 60))
 
 
-def test_with_flush_messages_1_nothing_is_visible_before_it_is_durable(tmp_path: Path) -> None:
+@pytest.mark.parametrize("acks", [-1, 1])
+def test_with_flush_messages_1_nothing_is_visible_or_acknowledged_before_it_is_durable(
+    tmp_path: Path, acks: int
+) -> None:
     async def scenario(node: Broker, peer: Peer) -> None:
         await peer.ensure_topic("orders")
         log = node.partitions.find("orders", 0).log
         for count in range(20):
-            answer = await peer.produce("orders", b"x")
+            answer = await peer.produce("orders", b"x", acks=acks)
             assert answer.base_offset == count
             assert log.recovery_point == log.high_watermark == count + 1
 
@@ -311,6 +314,8 @@ class ColdFile(File):
         return self._file.read_at(position, size)
 
     def read_cached(self, position: int, size: int) -> bytes | None:
+        if self._home.broken and self._home.broken in self.path:
+            raise ValueError("nobody expects this")
         return None if self._home.is_cold else self._file.read_cached(position, size)
 
     def write_at(self, position: int, buffers: Sequence[bytes | memoryview]) -> None:
@@ -334,6 +339,7 @@ class ColdFile(File):
 
 class ColdFiles(MortalFileSystem):
     is_cold = False
+    broken = ""
 
     def open(self, path: str, create: bool = False) -> File:
         return ColdFile(super().open(path, create), self)
@@ -366,6 +372,27 @@ def test_a_peer_that_leaves_while_its_records_are_read_from_the_disk_is_not_wait
         await loop.run_in_executor(None, time.sleep, 0)  # comes after what was to be read
         await asyncio.sleep(0.01)
         assert not len(partition.watchers)
+
+    run_with_node(tmp_path, scenario, fs=files)
+
+
+def test_a_fetch_that_fails_by_our_own_fault_behind_a_thread_is_not_left_waiting(tmp_path: Path) -> None:
+    files = ColdFiles()
+
+    async def scenario(node: Broker, peer: Peer) -> None:
+        for name in ("orders", "broken"):
+            await peer.ensure_topic(name)
+            for _ in range(70):  # more than are remembered
+                await peer.produce(name, b"a")
+        files.is_cold = True
+        files.broken = "broken-0"
+        request = fetch_request("orders", 0)
+        request.topics += fetch_request("broken", 0).topics
+        unlucky = await connect(node)
+        unlucky.send(request, 12)
+        assert await asyncio.wait_for(unlucky.reader.read(), 10) == b""  # the connection has ended
+        unlucky.close()
+        assert len(values_in((await peer.fetch("orders", 0)).records)) == 70
 
     run_with_node(tmp_path, scenario, fs=files)
 

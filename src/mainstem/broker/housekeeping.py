@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 
 _FIRST_DELAY_MS = 30_000
 _REMOVALS_MS = 5_000
+_RECOVERED = "recovered indexes"
+_RECOVERED_MS = 60_000
 _SLICE = 64
 """How many partitions a job looks at before others may run."""
 
@@ -47,12 +49,13 @@ class Housekeeping:
             ),
             "log starts": (get("log.flush.start.offset.checkpoint.interval.ms"), self._checkpoint(LOG_STARTS)),
             "flush": (min(get("log.flush.scheduler.interval.ms"), 1000), self._flush),
+            _RECOVERED: (_RECOVERED_MS, self._sync_recovered),
             "producers": (get("producer.id.expiration.check.interval.ms", at_least=1), self._expire_producers),
         }
 
     def start(self) -> None:
         for name, (interval_ms, _) in self._jobs.items():
-            self._schedule(name, min(_FIRST_DELAY_MS, interval_ms))
+            self._schedule(name, 0 if name == _RECOVERED else min(_FIRST_DELAY_MS, interval_ms))
 
     async def stop(self) -> None:
         """No job begins any more; those that run are waited for."""
@@ -129,6 +132,13 @@ class Housekeeping:
     async def _flush(self) -> None:
         for count, partition in enumerate(self._partitions):
             partition.flush_if_due()
+            if count % _SLICE == _SLICE - 1:
+                await asyncio.sleep(0)
+
+    async def _sync_recovered(self) -> None:
+        """After an unclean stop, one log at a time: there may be ten thousand, and nobody waits for it."""
+        for count, partition in enumerate(self._partitions):
+            await partition.sync_recovered()
             if count % _SLICE == _SLICE - 1:
                 await asyncio.sleep(0)
 

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _PIECE_BYTES: Final = 1 << 20
-_FLUSH_CHECK_S: Final = 0.002
 
 
 class LogMoves:
@@ -69,15 +68,20 @@ class LogMoves:
                 self._broker.partitions.log_failed(partition, error)
             raise RemoteError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         log.info("moving a partition", extra={"partition": str(partition), "to": target.path})
-        task = self._broker.loop.create_task(self._run(partition, move))
+        begun = move
+        task = self._broker.loop.create_task(self._run(partition, begun))
         self._running[key] = task
-        task.add_done_callback(lambda done: self._finished(key, done))
+        task.add_done_callback(lambda done: self._finished(key, begun, done))
 
-    def _finished(self, key: tuple[str, int], task: "asyncio.Task[None]") -> None:
+    def _finished(self, key: tuple[str, int], move: Move[Log], task: "asyncio.Task[None]") -> None:
         if self._running.get(key) is task:
             del self._running[key]
         if not task.cancelled() and task.exception() is not None:
             log.error("a move of a partition failed: %s", task.exception(), extra={"partition": f"{key[0]}-{key[1]}"})
+            dirs = self._broker.partitions.dirs
+            if dirs.moves.get(key) is move:
+                # Or nobody could begin it again, and the log would never be compacted any more.
+                dirs.cancel_move(*key)
 
     async def stop(self) -> None:
         """Ends all moves where they are; the next start begins them anew."""
@@ -92,17 +96,22 @@ class LogMoves:
 
     async def _run(self, partition: Partition, move: Move[Log]) -> None:
         self._broker.assignments.check(partition.topic_id, partition.index)
-        copy = LogCopy(partition.log, move.log)
+        try:
+            await self._copy(partition, move, LogCopy(partition.log, move.log))
+        finally:
+            partition.release()
+
+    async def _copy(self, partition: Partition, move: Move[Log], copy: LogCopy) -> None:
         is_durable = False
         while self._is_on(partition, move):
             try:
-                if copy.lag:
+                if not copy.is_close(_PIECE_BYTES):
                     await self._copy_piece(partition, move, copy)
                 elif not is_durable:
                     await self._flush(partition, move)
                     is_durable = True
                 elif partition.is_busy:
-                    await self._pause(_FLUSH_CHECK_S)
+                    await partition.hold()
                 else:
                     self._swap(partition, move, copy)
                     self._broker.assignments.check(partition.topic_id, partition.index)
@@ -123,7 +132,10 @@ class LogMoves:
             if not self._is_on(partition, move):
                 job.unpin()
                 return
-            step = copy.source.finish_read(job)
+            try:
+                step = copy.source.finish_read(job)
+            except RemoteError:
+                return  # retention took what was looked for: the next piece begins where the log does now
         try:
             data = await broker.loop.run_in_executor(None, step.read)
         except OSError as error:
@@ -134,7 +146,8 @@ class LogMoves:
             copy.append(data, broker.clock.wall_ms())
 
     async def _flush(self, partition: Partition, move: Move[Log]) -> None:
-        """Makes the bulk of the copy durable in a thread, so that the swap has little left to do."""
+        """Makes the bulk of both logs durable in threads, so that the swap has little left to do."""
+        partition.make_durable()
         job: FlushJob = move.log.begin_flush(self._broker.clock.wall_ms())
         await self._broker.loop.run_in_executor(None, job.run)
         if self._is_on(partition, move):
@@ -161,14 +174,6 @@ class LogMoves:
                 partition.resign()
             broker.partitions.directory_failed(moved.source, error)
         log.info("moved a partition", extra={"partition": str(partition), "to": move.directory.path})
-
-    async def _pause(self, seconds: float) -> None:
-        waiting: asyncio.Future[None] = self._broker.loop.create_future()
-        timer = self._broker.loop.call_later(seconds, waiting.set_result, None)
-        try:
-            await waiting
-        finally:
-            timer.cancel()
 
     def _failed(self, partition: Partition, move: Move[Log], error: StorageError) -> None:
         """The disk that failed goes offline, and the move ends with it."""

@@ -58,6 +58,7 @@ class Partition:
         "_committing",
         "_flushing",
         "_is_appending",
+        "_is_held",
         "_judges",
         "_loop",
         "_moved",
@@ -106,6 +107,7 @@ class Partition:
         self._reindexing: asyncio.Future[None] | None = None
         log.on_damaged_index = self._reindex
         self._is_appending = False
+        self._is_held = False
         self._moved = False
 
     def __repr__(self) -> str:
@@ -218,24 +220,34 @@ class Partition:
         waiting = self.waiting
         while waiting:
             first = waiting[0]
-            if first.prepared is None and self.log.takes_long(first.buffer, first.start, first.end):
-                first.prepared = self.log.prepare(first.buffer, first.start, first.end, self._clock.wall_ms())
-                judging = self._loop.run_in_executor(self._judges, first.prepared.run, breathe)
-                judging.add_done_callback(self._judged)
-                return
             try:
+                if first.prepared is None and self.log.takes_long(first.buffer, first.start, first.end):
+                    first.prepared = self.log.prepare(first.buffer, first.start, first.end, self._clock.wall_ms())
+                    judging = self._loop.run_in_executor(self._judges, first.prepared.run, breathe)
+                    judging.add_done_callback(self._judged)
+                    return
                 outcome: AppendResult | RemoteError = self._append_first(first)
             except RemoteError as error:
                 outcome = error
+            except StorageError as failure:
+                outcome = self._failed(failure)
+            except Exception as unexpected:
+                # Our own fault. Were it not told, all that come after it would wait for ever.
+                logger.exception("failed to append a batch", extra={"partition": str(self)})
+                outcome = RemoteError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(unexpected).__name__}: {unexpected}")
             waiting.popleft()
-            first.done(outcome)
-            self.notify()
+            try:
+                first.done(outcome)
+                self.notify()
+            except Exception:
+                logger.exception("failed to tell what became of a batch", extra={"partition": str(self)})
         self._is_appending = False
 
     def _judged(self, judging: "asyncio.Future[None]") -> None:
         error = judging.exception()
         prepared = self.waiting[0].prepared
         if error is not None and prepared is not None:
+            logger.error("failed to judge a batch", exc_info=error, extra={"partition": str(self)})
             prepared.error = RemoteError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(error).__name__}: {error}")
         self._append_waiting()
 
@@ -323,8 +335,20 @@ class Partition:
         if self.leader is not None and self.log.needs_flush(self._clock.wall_ms()):
             self._flush()
 
+    def make_durable(self) -> None:
+        """Has a thread flush what was appended so far."""
+        if self.leader is not None:
+            self._flush()
+
+    async def sync_recovered(self) -> None:
+        """Has a thread sync the indexes that a recovery wrote, where nothing else would before the next roll."""
+        if self.leader is not None and self.log.leaves_indexes_to_a_roll:
+            self._flush()
+            if self._flushing is not None:
+                await asyncio.wait([self._flushing])
+
     def _flush(self, rolled_only: bool = False) -> None:
-        if self._flushing is not None or self.log.failure is not None:
+        if self._flushing is not None or self._is_held or self.log.failure is not None:
             return
         try:
             job = self.log.begin_flush(self._clock.wall_ms(), rolled_only)
@@ -339,6 +363,20 @@ class Partition:
         while self.is_busy:
             jobs = (self._flushing, self._restructuring, self._reindexing)
             await asyncio.wait([job for job in jobs if job is not None])
+
+    async def hold(self) -> None:
+        """Returns when no thread works on the log. No flush begins before `release`: where batches come all the time
+        that ask for one, there would always be one under way."""
+        self._is_held = True
+        await self.settle()
+
+    def release(self) -> None:
+        """Flushes what has come since `hold`."""
+        if self._is_held:
+            self._is_held = False
+            if self.leader is not None:
+                self._wrote()
+                self.notify()
 
     # Which segments there are
 

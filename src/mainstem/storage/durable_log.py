@@ -101,6 +101,13 @@ class DurableLog(ReadableLog):
         return self.log_end - self.recovery_point >= self._flush_messages
 
     @property
+    def leaves_indexes_to_a_roll(self) -> bool:
+        """Whether a recovery wrote indexes anew beside batches that were durable before. Where no flush comes to them
+        first, the next roll must sync them, on the loop."""
+        active = self._active
+        return self.recovery_point >= self.log_end and active.size > 0 and active.has_unsynced_indexes(self._flush)
+
+    @property
     def is_flushing(self) -> bool:
         return self._flush is not None
 

@@ -5,6 +5,8 @@ touches only what it was given, so the log may go on appending meanwhile; what c
 A failure is kept, never retried, and raised when the log takes the outcome back (D5).
 """
 
+import errno
+
 from mypy_extensions import i64
 
 from mainstem.storage.fs import File, FileSystem
@@ -55,8 +57,8 @@ class FlushJob:
                 file.sync()
             if self.has_new_names:
                 self._fs.sync_directory(self._directory)
-        except OSError as error:
-            self.error = error
+        except Exception as error:
+            self.error = as_disk_error(error, self._directory)
 
     def finish(self) -> None:
         """On the loop: gives the pins back."""
@@ -67,6 +69,11 @@ class FlushJob:
         self._refs = []
         self._files = []
         self._versions = []
+
+
+def as_disk_error(error: Exception, path: str) -> OSError:
+    """What a job keeps of whatever ended it: one that did not come to its end must not pass for done."""
+    return error if isinstance(error, OSError) else OSError(errno.EIO, f"{type(error).__name__}: {error}", path)
 
 
 def sync_if_there(fs: FileSystem, path: str) -> None:

@@ -170,7 +170,10 @@ class Log(DurableLog):
     def prepare(self, buffer: bytes, start: i64, end: i64, now_ms: i64) -> Preparation:
         """A job that judges a client's batch by the rules of now; `append_prepared` follows."""
         prepared = Preparation(buffer, start, end, self._rules, now_ms)
-        search = begin_older_search(self._fs, self._segments.all(), self.producers.states, buffer, start, end)
+        try:
+            search = begin_older_search(self._fs, self._segments.all(), self.producers.states, buffer, start, end)
+        except OSError as error:
+            raise self.fail(error) from error
         if search is not None:
             prepared.beforehand = search.run
             self._older_search = search

@@ -3,7 +3,7 @@
 Batches are copied as they are, with their offsets and epochs, so the copy's bytes are the log's; its segments may be
 cut elsewhere, and its indexes are its own. Rules:
 
-- The copy begins with the first whole batch; a log start inside a batch is set when the copy is complete.
+- The copy begins where the log does, or with the batch that holds its start, which is set when the copy is complete.
 - Where the log was cut, or its start passed what was copied, the copy begins anew.
 - What may block is a `ReadJob` or a `Slice.read`, for a thread; the rest is the loop's.
 """
@@ -15,27 +15,37 @@ from mainstem.storage.log import Log
 from mainstem.storage.reading import ReadJob, Slice
 
 _ANY_EPOCH: Final = 0x7FFFFFFF
+_NEVER: Final = 1 << 62
 
 
 class LogCopy:
     def __init__(self, source: Log, target: Log) -> None:
         self.source = source
         self.target = target
-        self._read_to = 0
-        """Where the source ended when it was last read: more may have come since."""
+        self._begun_end = _NEVER
+        self._begun_size = 0
+        """Where the source ended, and how large it was, when the last piece was begun."""
 
     @property
     def lag(self) -> int:
         """How many offsets are missing; 0 when all is there."""
         return max(self.source.log_end - self.target.log_end, 0)
 
+    def is_close(self, max_bytes: int) -> bool:
+        """Whether nothing is missing but what came while the last piece was copied, and that is no more than this.
+
+        Where batches come all the time there may never be a moment when nothing is missing.
+        """
+        came = self.source.size - self._begun_size
+        return not self.lag or (self.target.log_end >= self._begun_end and 0 <= came <= max_bytes)
+
     def begin_read(self, max_bytes: int, now_ms: int) -> ReadJob | Slice:
         """Looks for what comes next in the source."""
         source, target = self.source, self.target
+        self._begun_end, self._begun_size = source.log_end, source.size
         if self._has_parted():
             target.truncate_fully_and_start_at(source.log_start, now_ms)
-        self._read_to = source.log_end
-        return source.begin_read(max(target.log_end, source.log_start), max_bytes, self._read_to)
+        return source.begin_read(max(target.log_end, source.log_start), max_bytes, self._begun_end)
 
     def _has_parted(self) -> bool:
         source, target = self.source, self.target
@@ -47,10 +57,10 @@ class LogCopy:
         """Takes what was read; nothing, where the source had no batch from there to its end."""
         source, target = self.source, self.target
         if not data:
-            target.skip_to(self._read_to, now_ms)
+            target.skip_to(self._begun_end, now_ms)
         else:
             first = BatchView(data, 0).base_offset
-            if target.size == 0 and first != target.log_end:
+            if target.size == 0 and first < target.log_end:
                 target.truncate_fully_and_start_at(first, now_ms)
             target.append_as_follower(data, 0, len(data), _ANY_EPOCH, now_ms)
         target.update_high_watermark(source.high_watermark)

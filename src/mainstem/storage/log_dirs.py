@@ -512,8 +512,9 @@ class LogDirs(Generic[LogT]):
         """
         target = self._homes[topic, partition]
         try:
-            # Until the next checkpoint a crash would bring back what DeleteRecords took.
-            self._collect(target, LOG_STARTS).write()
+            # Until the next checkpoint a crash would bring back what DeleteRecords took, and take a gap for a lost end.
+            for name in (LOG_STARTS, RECOVERY_POINTS):
+                self._collect(target, name).write()
         except OSError as error:
             raise StorageError(target.path, str(error), cause=error) from error
         folder = f"{moved.source.path}/{deleted_folder_name(topic, partition, self._rng)}"

@@ -15,7 +15,7 @@ were, which is what would be there had nobody asked. Rules:
 from mypy_extensions import i64
 
 from mainstem.storage import names
-from mainstem.storage.flushing import RemovalJob, sync_if_there
+from mainstem.storage.flushing import RemovalJob, as_disk_error, sync_if_there
 from mainstem.storage.fs import FileSystem
 from mainstem.storage.open_files import FileRef
 from mainstem.storage.segment import Segment
@@ -61,8 +61,8 @@ class Restructuring:
             if self.unsynced or self.has_new_names:
                 self._fs.sync_directory(self._directory)
             self._rename()
-        except OSError as error:
-            self.error = error
+        except Exception as error:
+            self.error = as_disk_error(error, self._directory)
 
     def finish(self) -> None:
         """On the loop: gives the pins back."""

@@ -2,23 +2,28 @@
 
 import asyncio
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from types import SimpleNamespace
 from typing import Any
 
 from mainstem.broker.drivers.compaction import Compaction
+from mainstem.core.log.compaction import Cleanable, find_cleanable
 from mainstem.core.log.config import LogConfig, parse_log_config
 from mainstem.protocol.builder import BatchBuilder
+from mainstem.protocol.records import iterate_records
 from mainstem.storage.checkpoint import RECOVERY_POINTS
-from mainstem.storage.cleaner import Cleaner
+from mainstem.storage.cleaner import Candidate, Cleaner
+from mainstem.storage.cleaning import Cleaning
 from mainstem.storage.log import Log
+from mainstem.storage.log_copy import LogCopy
 from mainstem.storage.log_dirs import LogDirs, LogPlace
 from mainstem.storage.meta_properties import MetaProperties, write_meta_properties
 from mainstem.storage.open_files import OpenFiles
 from mainstem.storage.partition_jobs import NewPartition
 from mainstem.storage.recovery import open_log
-from tests.support.logs import NOW_MS, append, batch, new_disk
+from tests.support.logs import NOW_MS, append, batch, new_disk, read_all
 
 CONFIG: Any = SimpleNamespace(
     get_bool=lambda *_, **__: True, get_int=lambda *_, **__: 1 << 20, get_float=lambda *_, **__: 0.9
@@ -69,6 +74,70 @@ def test_a_log_is_not_compacted_while_it_moves_to_another_directory() -> None:
         assert await compaction._choose(cleaner) is not None
 
     asyncio.run(run())
+
+
+def test_a_cleaning_under_way_ends_when_its_log_begins_to_move() -> None:
+    """C3: the copy has what the cleaning takes away. Were the copy taken for cleaned, a key's tombstone would go from
+    it one day, and leave its older value behind."""
+    settings = parse_log_config(
+        {"cleanup.policy": "compact", "delete.retention.ms": "0", "internal.segment.bytes": "200"}
+    )
+    dirs, files = new_dirs("/a", "/b", settings=settings)
+    log = dirs.create("t", 0, bytes(range(16)), is_new=True)
+    for key, value in ((b"gone", b"old"), (b"a", b"1" * 50), (b"gone", None), (b"b", b"2" * 50), (b"c", b"3" * 50)):
+        append(log, batch(value, key=key))
+        log.roll(NOW_MS)
+    log.flush(NOW_MS)
+    partition = SimpleNamespace(topic="t", index=0, log=log, restructure=restructure)
+    cleaner = Cleaner(files, {})
+    copies: list[LogCopy] = []
+
+    async def run() -> None:
+        partitions: Any = SimpleNamespace(dirs=dirs, get=lambda topic, index: partition)
+        compaction = Compaction(asyncio.get_running_loop(), CLOCK, CONFIG, partitions)
+        compaction._throttle.bytes_per_s = float("inf")
+        step = compaction._step
+
+        async def step_beside_a_move(topic: str, index: int, cleaning: Cleaning) -> None:
+            if not copies:
+                target = next(each for each in dirs.directories if each is not dirs.directory_of("t", 0))
+                copies.append(LogCopy(log, dirs.begin_move("t", 0, target).log))
+                copies[0].complete(1 << 20, NOW_MS)
+            await step(topic, index, cleaning)
+
+        compaction._step = step_beside_a_move  # type: ignore[method-assign]
+        candidate = cleaner.examine(("t", 0), log, NOW_MS)
+        assert candidate is not None
+        await compaction._clean(cleaner, candidate)
+
+    asyncio.run(run())
+    copies[0].complete(1 << 20, NOW_MS)
+    moved = dirs.finish_move("t", 0, NOW_MS).log
+    for now_ms in (NOW_MS, NOW_MS + 1, NOW_MS + 2):
+        append(moved, batch(b"4" * 50, key=b"d"))
+        moved.roll(NOW_MS)
+        moved.flush(NOW_MS)
+        cleaner.clean(Candidate(("t", 0), moved, cleanable(cleaner, moved, now_ms)), now_ms)
+    found = [record for each in read_all(moved) for record in iterate_records(each)]
+    assert {record.key for record in found} == {b"a", b"b", b"c", b"d"}
+
+
+async def restructure(run: Callable[[], object]) -> None:
+    run()
+
+
+def cleanable(cleaner: Cleaner, log: Log, now_ms: int) -> Cleanable:
+    """All of it that may be cleaned, due or not."""
+    return find_cleanable(
+        log.segments,
+        log.log_start,
+        log.log_end,
+        log.last_stable_offset,
+        log.recovery_point,
+        cleaner.offsets.get(("t", 0)),
+        log.config,
+        now_ms,
+    )
 
 
 def test_recovery_points_are_on_disk_before_a_cleaning_though_a_topic_is_created_meanwhile() -> None:

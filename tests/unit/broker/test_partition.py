@@ -11,6 +11,7 @@ from mainstem.core.log.append_result import AppendResult
 from mainstem.core.log.producers import Origin
 from mainstem.protocol.builder import BatchBuilder
 from mainstem.protocol.errors import ErrorCode, RemoteError
+from mainstem.sim.faults import Effect, Fault
 from mainstem.storage.errors import StorageError
 from mainstem.storage.log_copy import LogCopy
 from tests.support.logs import NOW_MS, append, batch, config, marker, new_disk, open_in
@@ -144,5 +145,76 @@ def test_what_moved_along_is_there_after_a_stop_though_the_copy_had_a_snapshot()
         producer = again.producers.states.get(1)
         assert producer is not None
         assert (producer.last_sequence, producer.txn_first_offset) == (0, 0)
+
+    asyncio.run(story())
+
+
+class FailingClock(ManualClock):
+    """Stands for anything that fails without being expected to."""
+
+    fails_in = -1
+
+    def wall_ms(self) -> int:
+        self.fails_in -= 1
+        if self.fails_in == 0:
+            raise ValueError("not thought of")
+        return super().wall_ms()
+
+
+@pytest.mark.parametrize("fails_in", [1, 2], ids=["before it is judged", "after"])
+def test_a_batch_that_fails_by_our_own_fault_is_told_and_holds_up_nobody(fails_in: int) -> None:
+    """All that came to the partition after it used to wait for ever."""
+
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        clock = FailingClock()
+        log = open_in(new_disk(), config(compression_type="zstd"), high_watermark=0)
+        partition = Partition(loop, clock, "t", bytes(16), 0, log, never_fails)
+        partition.lead(1, 0, (1,), (1,), 1)
+        outcomes: list[AppendResult | RemoteError] = []
+        finished = loop.create_future()
+
+        def done(outcome: AppendResult | RemoteError) -> None:
+            outcomes.append(outcome)
+            if len(outcomes) == 3:
+                finished.set_result(None)
+            if len(outcomes) == 2:
+                raise ValueError("whoever is told fails, too")
+
+        clock.fails_in = fails_in
+        data = large(3000)
+        for _ in range(3):
+            partition.append_later(data, 0, len(data), all_in_sync=True, done=done)
+        await asyncio.wait_for(finished, 20)
+        assert isinstance(outcomes[0], RemoteError)
+        assert outcomes[0].code is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert [each.base_offset for each in outcomes[1:] if isinstance(each, AppendResult)] == [0, 3000]
+
+    asyncio.run(story())
+
+
+def test_a_disk_that_fails_while_a_retry_is_looked_for_takes_the_log_offline() -> None:
+    async def story() -> None:
+        disk = new_disk()
+        log = open_in(disk)
+        for number in range(3):
+            append(log, batch(b"v", producer_id=1, epoch=0, sequence=number))
+            log.roll(NOW_MS)
+        log.close(NOW_MS)
+        log = open_in(disk, clean=True, recovery_point=3)
+        failures: list[StorageError] = []
+        loop = asyncio.get_running_loop()
+        partition = Partition(
+            loop, ManualClock(), "t", bytes(16), 0, log, lambda partition, error: failures.append(error)
+        )
+        partition.lead(1, 0, (1,), (1,), 1)
+        disk.faults.append(Fault(Effect.FAIL, "open", path=lambda path: path.endswith(".index")))
+        told = loop.create_future()
+        retry = batch(b"v", producer_id=1, epoch=0, sequence=1)
+        partition.append_later(retry, 0, len(retry), all_in_sync=True, done=told.set_result)
+        outcome = await asyncio.wait_for(told, 20)
+        assert isinstance(outcome, RemoteError)
+        assert outcome.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert failures == [log.failure]
 
     asyncio.run(story())

@@ -251,6 +251,22 @@ def test_snapshots_of_segments_that_are_no_more_go_with_them() -> None:
     ]
 
 
+def test_the_snapshot_of_a_segment_that_another_took_the_name_of_stays() -> None:
+    """As in Kafka. It may know producers whose batches were deleted before it."""
+    made = CompactedLog(cleanup_policy="compact,delete")
+    for number in range(4):
+        made.put_as(5, (b"k", b"%d" % number))
+        made.log.roll(NOW_MS)
+    made.log.flush(NOW_MS)
+    made.log.advance_log_start(1)
+    assert made.log.delete_old_segments(NOW_MS) == 1
+    assert made.log.producers.snapshots() == [1, 2, 3, 4]
+    made.clean()
+    assert [segment.base_offset for segment in made.log.segments] == [1, 4]
+    assert made.log.producers.snapshots() == [1, 4]
+    assert made.disk.exists(f"{DIRECTORY}/{1:020}.snapshot")
+
+
 def test_a_cleaned_log_is_found_again_after_a_restart() -> None:
     for clean in (True, False):
         made = filled()

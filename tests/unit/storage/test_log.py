@@ -1,6 +1,7 @@
 """The log as a whole: appending, reading, rolling, truncating, closing and opening again."""
 
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ from mainstem.storage.open_files import OpenFiles
 from mainstem.storage.reading import ReadJob, Slice
 from mainstem.storage.recovery import open_log
 from mainstem.storage.timestamps import TimestampedOffset
+from mainstem.testing.files import MortalFileSystem
 from tests.support.logs import (
     DIRECTORY,
     NOW_MS,
@@ -554,3 +556,28 @@ def test_new_files_are_named_after_their_offsets() -> None:
         "00000000000000008775.log",
         "00000000000000008775.timeindex",
     ]
+
+
+class OddFiles(MortalFileSystem):
+    """Fails as no file system is known to."""
+
+    is_odd = False
+
+    def sync_directory(self, path: str) -> None:
+        if self.is_odd:
+            raise ValueError("nobody expects this")
+        super().sync_directory(path)
+
+
+@pytest.mark.parametrize("retires", [False, True])
+def test_a_job_that_did_not_come_to_its_end_does_not_pass_for_done(tmp_path: Path, retires: bool) -> None:
+    files = OddFiles()
+    log = open_in(files, config(retention_bytes=0), directory=str(tmp_path / "orders-0"))
+    append(log, batch(b"a"))
+    log.roll(NOW_MS)
+    files.is_odd = True
+    work = log.delete_old_segments if retires else log.flush
+    with pytest.raises(StorageError, match="nobody expects this"):
+        work(NOW_MS)
+    assert log.recovery_point == 0
+    assert log.failure is not None

@@ -19,7 +19,7 @@ from mainstem.storage.reading import ReadJob
 from mainstem.storage.recovery import open_log
 from mainstem.storage.timestamps import TimestampedOffset, TimestampJob
 from tests.support import logs
-from tests.support.logs import NOW_MS, append, batch, open_in, read_all
+from tests.support.logs import NOW_MS, append, batch, open_in, read_all, read_batches
 
 CLUSTER = "cluster"
 TOPIC_ID = bytes(range(16))
@@ -428,3 +428,53 @@ def test_a_name_too_long_for_a_copy_cannot_move() -> None:
     dirs = new_dirs(new_disk())
     assert dirs.can_move("t" * 213, 0)
     assert not dirs.can_move("t" * 214, 0)
+
+
+def test_a_log_that_begins_with_a_gap_still_begins_there_when_it_has_moved() -> None:
+    """Compaction leaves such gaps. Whoever reads from inside one gets what follows it, and must not be told that what
+    it asks for was deleted."""
+    _, source, target = new_pair()
+    first = batch(b"a", base_offset=57, leader_epoch=0)
+    source.append_as_follower(first, 0, len(first), 0, NOW_MS)
+    source.update_high_watermark(58)
+    copy = LogCopy(source, target)
+    copy_all(copy)
+    copy.complete(PIECE, NOW_MS)
+    assert (target.log_start, target.log_end) == (source.log_start, source.log_end) == (0, 58)
+    assert [each.base_offset for each in read_batches(target, 10)] == [57]
+
+
+def test_a_log_that_ends_with_a_gap_loses_nothing_to_a_move() -> None:
+    """Other brokers may compact the end of a log away, down to an empty last segment."""
+    disk, source, target = new_pair()
+    append(source, batch(b"a"))
+    append(source, batch(b"b"))
+    source.close(NOW_MS)
+    cut = disk.open(f"{source.directory}/{0:020}.log")
+    cut.truncate(len(batch(b"a")))
+    for extension in (".log", ".index", ".timeindex"):
+        disk.open(f"{source.directory}/{2:020}{extension}", create=True)
+    source = open_in(disk, source.config, clean=True, recovery_point=2)
+    assert (source.log_end, len(read_all(source))) == (2, 1)
+    copy = LogCopy(source, target)
+    copy_all(copy)
+    append(source, batch(b"c"))
+    copy_all(copy)
+    assert bytes_of(read_all(target)) == bytes_of(read_all(source))
+    assert target.log_end == 3
+
+
+def test_a_crash_after_a_move_takes_no_gap_of_the_moved_log_for_a_lost_end() -> None:
+    """More offsets are missing than one segment can span, so there is a gap between two: below a recovery point that
+    is written down it is compaction's, past it what follows would be cut."""
+    disk = new_disk()
+    dirs = new_dirs(disk)
+    log = filled(dirs)
+    far = batch(b"far", base_offset=1 << 32, leader_epoch=0)
+    log.append_as_follower(far, 0, len(far), 0, NOW_MS)
+    log.update_high_watermark(log.log_end)
+    expected = bytes_of(read_all(log))
+    move(dirs)
+    disk.kill()
+    again = new_dirs(disk, TARGET_ID).logs["t", 0]
+    assert bytes_of(read_all(again)) == expected

@@ -518,3 +518,52 @@ def test_a_flush_says_nothing_of_what_was_written_after_a_truncation_beside_it()
     assert log.recovery_point <= 1
     log.flush(NOW_MS)
     assert log.recovery_point == 4
+
+
+def test_a_snapshot_that_an_opening_made_anew_is_durable_with_its_name_after_the_next_flush() -> None:
+    """T1: it may be all that is known of a producer, once the segments go that it was made from."""
+    disk = new_disk()
+    log = open_in(disk)
+    append(log, batch(b"v", producer_id=1, epoch=0, sequence=0))
+    log.close(NOW_MS)
+    disk.remove(path(1, ".snapshot"))
+    disk.sync_directory(DIRECTORY)
+    log = open_in(disk, clean=True, recovery_point=1)
+    expected = disk.peek(path(1, ".snapshot"))
+    log.flush(NOW_MS)
+    disk.power_loss_keeping({})
+    assert disk.peek(path(1, ".snapshot")) == expected
+
+
+def test_a_transaction_index_is_durable_with_its_name_after_a_flush() -> None:
+    """T5: behind the recovery point nothing writes it anew, and what was aborted would be read."""
+    disk = new_disk()
+    log = open_in(disk)
+    append(log, batch(b"v"))
+    log.flush(NOW_MS)
+    append(log, batch(b"v", producer_id=1, epoch=0, sequence=0, transactional=True))
+    append(log, marker(1, 0, commit=False), origin=Origin.COORDINATOR)
+    expected = disk.peek(path(0, ".txnindex"))
+    log.flush(NOW_MS)
+    disk.power_loss_keeping({})
+    assert disk.peek(path(0, ".txnindex")) == expected
+
+
+def test_a_roll_hides_nothing_from_the_next_recovery_that_the_last_one_wrote_anew() -> None:
+    """Where everything is durable the next recovery begins behind the segment that is rolled, and takes its indexes as
+    they are."""
+    disk = new_disk()
+    log = open_in(disk)
+    append(log, batch(b"v", producer_id=1, epoch=0, sequence=0, transactional=True))
+    append(log, marker(1, 0, commit=False), origin=Origin.COORDINATOR)
+    log.flush(NOW_MS)
+    disk.kill()
+    open_in(disk, recovery_point=2).roll(NOW_MS)
+    rolled = 0
+    for kept in every_survival(disk.unsynced(), 3):
+        crashed = disk.fork()
+        crashed.power_loss_keeping(kept)
+        again = open_in(crashed, recovery_point=2)
+        assert [each.first_offset for each in again.aborted_transactions(0, 2)] == [0]
+        rolled += len(again.segments) == 2
+    assert rolled > 0

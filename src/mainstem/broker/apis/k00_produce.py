@@ -211,7 +211,7 @@ def _produce(
             )
     if later:
         _append_later(
-            frame, request, pending, later, lambda: _finish(broker, context, exchange, request, topics, pending)
+            frame, request, pending, later, lambda: _finish_later(broker, context, exchange, request, topics, pending)
         )
     else:
         _finish(broker, context, exchange, request, topics, pending)
@@ -235,6 +235,23 @@ def _finish(
         _Waiting(broker, exchange, context, topics, pending).wait(request.timeout_ms / 1000)
     else:
         _respond(broker, exchange, context, topics)
+
+
+def _finish_later(
+    broker: "Broker",
+    context: RequestContext,
+    exchange: Exchange,
+    request: ProduceRequest,
+    topics: list[ProduceTopicResponse],
+    pending: list["_Uncommitted"],
+) -> None:
+    """The same, where nobody else would tell the peer that it failed."""
+    try:
+        _finish(broker, context, exchange, request, topics, pending)
+    except Exception:
+        log.exception("failed to answer a request", extra={"api": "Produce", "peer": context.peer})
+        if not exchange.is_answered:
+            exchange.close()
 
 
 class _Uncommitted:
@@ -378,7 +395,8 @@ def _fill_appended(
     answer.base_offset = result.base_offset
     answer.log_append_time_ms = result.log_append_time
     answer.log_start_offset = result.log_start
-    if acks == -1 and partition.high_watermark <= result.last_offset:
+    # On one broker the high watermark is what was flushed, where the topic asks for that: acks=1 waits for it, too.
+    if (acks == -1 or partition.log.flushes_before_ack) and partition.high_watermark <= result.last_offset:
         pending.append(_Uncommitted(partition, result.last_offset + 1, answer))
 
 

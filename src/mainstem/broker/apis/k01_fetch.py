@@ -7,6 +7,7 @@ grow or its time is up. What is not in memory is looked up by a thread.
 """
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING
 
 from mainstem.broker.context import RequestContext
@@ -35,6 +36,8 @@ from mainstem.storage.txn_index import AbortedTransaction as AbortedInLog
 
 if TYPE_CHECKING:
     from mainstem.broker.app import Broker
+
+log = logging.getLogger(__name__)
 
 API_KEY = 1
 MIN_VERSION = 4
@@ -225,11 +228,24 @@ class _Fetch:
         return urgent or found >= self._request.min_bytes
 
     def _woken(self) -> None:
-        cold = self._read()
-        if cold is not None:
-            self._read_cold(cold, may_park=False)
+        try:
+            cold = self._read()
+            if cold is not None:
+                self._read_cold(cold, may_park=False)
+            else:
+                self._answer()
+        except Exception:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        """By our own fault, and later than when the request came: its peer must not wait for ever."""
+        log.exception("failed to answer a request", extra={"api": "Fetch", "peer": self._context.peer})
+        for each in self._wanted:
+            each.release()
+        if self._exchange.is_answered:
+            self._exchange.connection.abort()
         else:
-            self._answer()
+            self._exchange.close()
 
     # Reading
 
@@ -339,29 +355,35 @@ class _Fetch:
         at, job = cold
 
         def done(future: "asyncio.Future[None]") -> None:
-            each = self._wanted[at]
-            partition = each.partition
-            assert partition is not None
-            error = future.exception()
             try:
-                if error is not None:
-                    job.unpin()
-                    raise RemoteError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
-                next_job = self._go_on(each, self._take_back(partition, job))
-                if next_job is not None:
-                    self._read_cold((at, next_job), may_park)
-                    return
-            except (RemoteError, StorageError) as failure:
-                self._failed(each, failure)
-            again = self._read(at + 1)
-            if again is not None:
-                self._read_cold(again, may_park)
-            elif may_park:
-                self._park_or_answer()
-            else:
-                self._answer()
+                self._read_on(at, job, future.exception(), may_park)
+            except Exception:
+                self._give_up()
 
         self._broker.loop.run_in_executor(None, job.run).add_done_callback(done)
+
+    def _read_on(self, at: int, job: _Job, error: BaseException | None, may_park: bool) -> None:
+        each = self._wanted[at]
+        partition = each.partition
+        assert partition is not None
+        try:
+            if error is not None:
+                log.error("failed to read a log", exc_info=error, extra={"partition": str(partition)})
+                job.unpin()
+                raise RemoteError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+            next_job = self._go_on(each, self._take_back(partition, job))
+            if next_job is not None:
+                self._read_cold((at, next_job), may_park)
+                return
+        except (RemoteError, StorageError) as failure:
+            self._failed(each, failure)
+        again = self._read(at + 1)
+        if again is not None:
+            self._read_cold(again, may_park)
+        elif may_park:
+            self._park_or_answer()
+        else:
+            self._answer()
 
     # Answering
 

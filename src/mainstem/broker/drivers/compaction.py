@@ -152,7 +152,7 @@ class Compaction:
         cleaning = cleaner.begin(candidate, self._clock.wall_ms())
         try:
             await self._write_recovery_points(topic, index)
-            while not self._stopping and cleaning.turn(self._clock.wall_ms()):
+            while self._may_go_on(topic, index) and cleaning.turn(self._clock.wall_ms()):
                 await self._step(topic, index, cleaning)
         except StorageError as error:
             partition = self._partitions.get(topic, index)
@@ -177,6 +177,11 @@ class Compaction:
             )
             await self._checkpoint(cleaner, candidate.partition)
         return cleaned
+
+    def _may_go_on(self, topic: str, index: int) -> bool:
+        """Whether the next turn may come. A copy that was begun meanwhile has what this cleaning would take away, and
+        would pass for cleaned when it takes the log's place."""
+        return not self._stopping and (topic, index) not in self._partitions.dirs.moves
 
     async def _step(self, topic: str, index: int, cleaning: Cleaning) -> None:
         """Steps until the next turn."""
