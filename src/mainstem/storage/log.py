@@ -356,6 +356,7 @@ class Log(DurableLog):
                 AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable)
             )
         states.complete(completed)
+        self._note_end(completed.first_offset, completed.last_offset)
         self._update_first_unstable()
 
     def _duplicate_result(self, mark: BatchMark, leader_epoch: i64) -> AppendResult:

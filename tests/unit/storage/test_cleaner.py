@@ -128,6 +128,22 @@ def test_a_value_after_a_tombstone_wins() -> None:
 # Which log, and how far
 
 
+@pytest.mark.parametrize("commit", [True, False])
+def test_what_a_transaction_replaces_stays_until_its_marker_is_durable(commit: bool) -> None:
+    """A power cut could take the marker, and the transaction be ended otherwise."""
+    made = CompactedLog()
+    made.put((b"k", b"old"))
+    made.put_as(7, (b"k", b"new"), transactional=True)
+    made.roll()
+    made.end(7, commit)
+    assert made.log.last_stable_offset == made.log.log_end
+    made.clean_all()
+    assert made.written() == [(0, b"k", b"old"), (1, b"k", b"new")]
+    made.log.flush(NOW_MS)
+    made.clean_all()
+    assert made.written() == ([(1, b"k", b"new")] if commit else [(0, b"k", b"old")])
+
+
 def test_a_topic_that_only_deletes_is_never_compacted() -> None:
     made = CompactedLog(cleanup_policy="delete", segment_bytes=400)
     for _ in range(20):
