@@ -50,6 +50,8 @@ class DurableLog(ReadableLog):
         self._unflushed_roll = False
         self._has_new_names = False
         self._flush: FlushJob | None = None
+        self.failed_beside: OSError | None = None
+        """What went wrong in a cleaning's thread, before the cleaning takes it up on the loop."""
         self._flush_messages: i64 = 1
         self._flush_ms: i64 = 0
         # By first offset the marker of each transaction that began in a segment before its marker's, until durable.

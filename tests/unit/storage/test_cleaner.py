@@ -559,6 +559,27 @@ def test_a_failing_disk_fails_the_log(operation: str) -> None:
 # What cannot be cleaned
 
 
+def test_a_flush_does_not_count_when_the_folder_could_not_be_synced_for_a_cleaning() -> None:
+    """After a failed sync the next one succeeds with nothing done."""
+    made = filled()
+    made.roll()
+    candidate = made.cleaner.choose({PARTITION: made.log}, NOW_MS)
+    assert candidate is not None
+    cleaning = made.cleaner.begin(candidate, NOW_MS)
+    made.disk.faults = [Fault(Effect.FAIL_SYNC_AND_DROP, "sync_directory")]
+    while made.disk.faults[0].times and cleaning.turn(NOW_MS):
+        while cleaning.step():
+            pass
+    made.put((b"k", b"v"))
+    flush = made.log.begin_flush(NOW_MS)
+    flush.run()
+    with pytest.raises(StorageError):
+        made.log.finish_flush(flush)
+    assert made.log.recovery_point < made.log.log_end
+    assert not cleaning.turn(NOW_MS)
+    made.cleaner.end(PARTITION)
+
+
 def test_a_damaged_batch_makes_the_log_uncleanable_and_stays() -> None:
     made = filled()
     path = made.log.segments[3].log.path
