@@ -78,7 +78,7 @@ def test_a_snapshot_that_a_flush_has_taken_over_is_durable_before_the_segments_g
 
 
 def test_a_flush_does_not_count_when_the_folder_could_not_be_synced_for_a_retirement() -> None:
-    """After a failed sync the kernel calls clean what it never wrote: the next sync succeeds, and nothing is durable."""
+    """After a failed sync the kernel calls clean what it never wrote, and the next sync succeeds with nothing done."""
     disk = new_disk()
     log = filled(disk, retention_ms=5000)
     retirement = log.begin_retirement(NOW_MS + 6001)
