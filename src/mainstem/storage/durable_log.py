@@ -98,8 +98,10 @@ class DurableLog(ReadableLog):
         it aborts may be committed yet, and what it commits aborted, where a power cut takes the marker."""
         self._forget_durable_ends()
         end: i64 = self.last_stable_offset
-        for first in self._undurable_ends:
-            end = min(end, first)
+        for offset in self._undurable_ends:
+            first: i64 = offset
+            if first < end:
+                end = first
         return max(end, self.log_start)
 
     @property
