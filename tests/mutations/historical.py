@@ -739,7 +739,7 @@ MUTATIONS = (
     _of_transactions("early expiry", "producers expire early", _producers_expire_early, TRANSACTIONS, 20),
     _of_transactions("prepared", "a prepared transaction times out", _prepared_times_out, ("T8",), 60),
     _of_transactions("id expiry", "ids expire early", _ids_expire_early, ("T4",), 30),
-    _of_transactions("fence", "a restart forgets who is fenced", _fence_is_forgotten, ("T4",), 30),
+    _of_transactions("fence", "a restart forgets who is fenced", _fence_is_forgotten, ("T4",), 90),
     _of_transactions("Redpanda #3036", "stable offset off by one", _stable_offset_off_by_one, TRANSACTIONS, 30),
     _of_transactions("nisshi #689", "no stable offset", _stable_offset_is_high_watermark, TRANSACTIONS, 30),
     Mutation("Redpanda #22670", "an idle producer is refused", _idle_producer_is_refused, ("T1",), 100),
