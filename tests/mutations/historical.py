@@ -41,8 +41,9 @@ from mainstem.storage.reading import ReadJob
 from mainstem.storage.retention import count_over
 from mainstem.storage.segment import Segment
 from mainstem.storage.txn_index import TxnIndex
+from tests.mutations import tuned
+from tests.mutations.tuned import Reached
 
-Reached = Callable[[], None]
 Patch = Callable[[pytest.MonkeyPatch, Reached], None]
 
 
@@ -738,7 +739,7 @@ MUTATIONS = (
     _of_transactions("early expiry", "producers expire early", _producers_expire_early, TRANSACTIONS, 20),
     _of_transactions("prepared", "a prepared transaction times out", _prepared_times_out, ("T8",), 60),
     _of_transactions("id expiry", "ids expire early", _ids_expire_early, ("T4",), 30),
-    _of_transactions("fence", "a restart forgets who is fenced", _fence_is_forgotten, ("T4",), 30),
+    _of_transactions("fence", "a restart forgets who is fenced", _fence_is_forgotten, ("T4",), 90),
     _of_transactions("Redpanda #3036", "stable offset off by one", _stable_offset_off_by_one, TRANSACTIONS, 30),
     _of_transactions("nisshi #689", "no stable offset", _stable_offset_is_high_watermark, TRANSACTIONS, 30),
     Mutation("Redpanda #22670", "an idle producer is refused", _idle_producer_is_refused, ("T1",), 100),
@@ -752,5 +753,17 @@ MUTATIONS = (
     Mutation("moments", "a moment's last record is found", _later_record_of_a_moment, ("D6 a moment",), 30),
     Mutation("small fetches", "a small fetch brings nothing", _small_fetch_brings_nothing, ("P12 a fetch",), 5),
     Mutation("retention", "retention takes one segment more", _retention_takes_one_more, ("P1 what goes",), 30),
+    _of_transactions(
+        "empty markers", "an empty marker is broken", tuned.empty_marker_is_broken, ("G9", "T12", "P12"), 100
+    ),
+    _of_transactions("aborts gone", "aborts go with their segment", tuned.aborts_go_with_their_segment, ("G1a",), 150),
+    _of_transactions("staged groups", "a staged group is forgotten", tuned.staged_groups_are_forgotten, ("G4",), 100),
+    _of_transactions("Redpanda #31483", "markers decide the order", tuned.markers_decide_the_order, ("G6",), 30),
+    _of_transactions("staged expiry", "a staged offset expires", tuned.staged_offsets_expire, ("G7",), 60),
+    _of_transactions(
+        "lost markers", "markers count that may be lost", tuned.markers_that_may_be_lost_count, ("C2 only",), 60
+    ),
+    Mutation("empty groups", "time runs from the commit", tuned.time_since_the_commit, ("G7",), 100),
+    Mutation("young records", "young records are cleaned", tuned.young_records_are_cleaned, ("C2 what is young",), 30),
     Mutation("compaction and recovery", "a gap is taken for a loss", _recovery_point_not_written, ("D3", "P1"), 300),
 )

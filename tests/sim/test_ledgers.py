@@ -123,6 +123,14 @@ def test_only_the_transaction_whose_end_was_lost_is_torn() -> None:
         world.ledger.seen(PLACE, 0, b"over")
 
 
+def test_a_torn_transaction_excuses_its_own_epoch_and_the_next_and_no_later_one() -> None:
+    world = Transactions()
+    world.abort(world.begin((7, 3), b"torn"))
+    world.ledger.cut_states(0, 0)
+    assert [world.ledger.is_torn_at(7, epoch) for epoch in (2, 3, 4, 5)] == [True, True, True, False]
+    assert not world.ledger.is_torn_at(8, 3)
+
+
 def test_a_lost_marker_tears_what_it_ended_and_a_kept_one_does_not() -> None:
     world = Transactions()
     kept, torn = world.begin((7, 0), b"kept"), world.begin((8, 0), b"torn")

@@ -41,7 +41,7 @@ class Run:
             observer=SimpleNamespace(finals={}),
             written=SimpleNamespace(find=lambda place: self.written),
             count=lambda what: counts.update([what]),
-            may_be_torn=lambda producer_id: False,
+            may_be_torn=lambda producer_id, epoch=0: False,
             producer_expiration_ms=EXPIRATION_MS,
         )
         self.once = AppendedOnce(self.world)

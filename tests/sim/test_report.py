@@ -12,6 +12,7 @@ from mainstem.sim.ledger import Violation
 from mainstem.sim.loop import Scheduler
 from mainstem.sim.nemesis import EXPECTED, REACHED
 from mainstem.sim.trace import Trace
+from mainstem.sim.tuning import Tuning
 from mainstem.sim.world import World
 
 
@@ -73,6 +74,7 @@ def test_what_is_counted_of_a_run_is_what_happened_in_it() -> None:
     world = World(4)
     assert world.disk.is_cold is not None, "take another seed that has cold reads"
     world.disk.is_cold = None
+    world.tuning = Tuning()
     world.nemesis.kinds = []
     counts = world.run().counts
     of_every_run = {"N3 overtaken", "N12 back-pressure", "K1 skewed clock"}

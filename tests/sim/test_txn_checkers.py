@@ -45,7 +45,7 @@ def _world() -> Any:
         txns=TxnLedger(lambda what: None),
         counts=counts,
         count=lambda what: counts.update([what]),
-        may_be_torn=lambda producer_id: False,
+        may_be_torn=lambda producer_id, epoch=0: False,
         producers_expire=False,
         txn_shape=TxnShape(forgets=True),
     )

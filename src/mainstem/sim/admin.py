@@ -35,6 +35,7 @@ from mainstem.protocol.messages.k44_incremental_alter_configs import (
 from mainstem.sim.churn import Churn
 from mainstem.sim.client import NoAnswer, SimClient
 from mainstem.sim.group_members import commit_request, find_coordinator
+from mainstem.sim.ledger import Place
 from mainstem.sim.workloads import list_offset
 
 if TYPE_CHECKING:
@@ -51,6 +52,16 @@ async def create_topic(client: SimClient, name: str, partitions: int, configs: d
     )
     answer = await client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7, CreateTopicsResponse)
     return ErrorCode(answer.topics[0].error_code)
+
+
+async def delete_records(world: "World", client: SimClient, place: Place, offset: int) -> None:
+    """Asks for the deletion of everything before an offset."""
+    world.what_goes.asked(place, offset)
+    partition = DeleteRecordsPartition(partition_index=place[1], offset=offset)
+    topic = DeleteRecordsTopic(name=place[0], partitions=[partition])
+    answer = await client.ask(DeleteRecordsRequest(topics=[topic], timeout_ms=1000), 2, DeleteRecordsResponse)
+    if answer.topics[0].partitions[0].error_code == ErrorCode.NONE:
+        world.count("records deleted")
 
 
 class Admin:
@@ -167,15 +178,7 @@ class Admin:
         end = await list_offset(self.client, place, -1)
         if not end:
             return
-        offset = self.rng.randrange(end + 1)
-        self.world.what_goes.asked(place, offset)
-        partition = DeleteRecordsPartition(partition_index=0, offset=offset)
-        request = DeleteRecordsRequest(
-            topics=[DeleteRecordsTopic(name=place[0], partitions=[partition])], timeout_ms=1000
-        )
-        answer = await self.client.ask(request, 2, DeleteRecordsResponse)
-        if answer.topics[0].partitions[0].error_code == ErrorCode.NONE:
-            self.world.count("records deleted")
+        await delete_records(self.world, self.client, place, self.rng.randrange(end + 1))
 
     async def _commit(self) -> None:
         """A commit without members, to a group that is deleted now and then."""

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final
 from mainstem.sim.broker_process import ControllerFaults
 from mainstem.sim.faults import Effect, Fault
 from mainstem.sim.network import NetworkFaults
+from mainstem.sim.tuning import EXPECTED as TUNED_FAULTS
+from mainstem.sim.tuning import REACHED as TUNED_REACHED
 from mainstem.sim.txn_shape import REACHED as TXN_REACHED
 
 if TYPE_CHECKING:
@@ -77,6 +79,7 @@ EXPECTED: Final = (
     "peer message late",
     "peer answer delayed",
     "N10 end of the transaction before",
+    *TUNED_FAULTS,
 )
 """Faults that each campaign must have seen."""
 
@@ -133,6 +136,7 @@ REACHED: Final = (
     "marker checked",
     "markers looked for",
     *TXN_REACHED,
+    *TUNED_REACHED,
 )
 """Rare branches that each campaign must have taken."""
 
@@ -333,7 +337,7 @@ class Nemesis:
         Now and then the machine's clock is behind when it comes back, so that what was cleaned is too young to be.
         """
         found = self.world.disk.files("cleaner-offset-checkpoint")
-        if found and not self.world.disk.faults:  # nobody removes anything from a disk that fails
+        if found and not self.world.disk_is_sick:  # nobody removes anything from a disk that fails
             self.world.count("cleaner checkpoint lost")
             self.world.kill()
             if self.rng.random() < 0.5:

@@ -12,9 +12,10 @@ from mainstem.broker.partition import Partition
 from mainstem.protocol.errors import ErrorCode
 from mainstem.sim.checkers.times_are_found import Answer, first_at
 from mainstem.sim.client import NoAnswer, SimClient
+from mainstem.sim.group_ledger import GONE
 from mainstem.sim.group_members import describe_state, fetch_committed, find_coordinator
 from mainstem.sim.ledger import Place, Violation
-from mainstem.sim.txn_workload import PLACES, fetch_committed_records
+from mainstem.sim.txn_workload import fetch_committed_records
 from mainstem.sim.workloads import Records, list_offset, read_all
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ class Observer:
         """Start, end and records of each partition."""
         self.times: dict[Place, list[Answer]] = {}
         """Where some moments are in each partition, by what a client is told."""
-        self.committed: dict[tuple[str, Place], int] = {}
+        self.committed: dict[tuple[str, Place], tuple[int, int]] = {}
+        """What a client is told, and the last in the log when it asked."""
         self.group_states: dict[str, str] = {}
         self.txn_finals: dict[Place, tuple[int, list[bytes]]] = {}
         """Up to where a reader of committed records has read each partition, and what it was given."""
@@ -45,8 +47,9 @@ class Observer:
                 self.times[topic, partition] = await self._look_up_moments(client, (topic, partition))
         wanted = {(commit.group, commit.place): None for commit in self.world.groups.commits}
         for group, place in wanted:
-            self.committed[group, place] = await self._fetch_committed(client, group, place)
-
+            last = self.world.groups.last(group, place)
+            found = await self._fetch_committed(client, group, place)
+            self.committed[group, place] = (found, GONE if last is None else last.offset)
         if self.world.is_transactional:
             await self.transactions_end()
             await self._read_committed(client)
@@ -70,15 +73,19 @@ class Observer:
     async def _read_committed(self, client: SimClient) -> None:
         broker = self.world.process.broker
         assert broker is not None
-        for place in PLACES:
+        for place in dict.fromkeys(self.world.txn_places):
             values: list[bytes] = []
-            offset = 0
+            partition = broker.partitions.find(*place)
+            offset = partition.log.log_start
             # A coordinator may still be about to end what a power loss has torn.
-            end = broker.partitions.find(*place).last_stable_offset
+            end = partition.last_stable_offset
             while offset < end:
                 try:
                     code, records, after = await fetch_committed_records(client, place, offset)
                 except NoAnswer:
+                    continue
+                if code is ErrorCode.OFFSET_OUT_OF_RANGE and offset < partition.log.log_start:
+                    offset = partition.log.log_start
                     continue
                 if code is not ErrorCode.NONE or after == offset:
                     break
@@ -127,8 +134,10 @@ class Observer:
         for _ in range(100):
             try:
                 await find_coordinator(client, group)
+                before = self.world.offsets_follow.offset(group, place)
                 found = await fetch_committed(client, group, *place)
                 if found is not None:
+                    self.world.offsets_follow.told(group, place, found, before)
                     return found
             except NoAnswer:
                 pass

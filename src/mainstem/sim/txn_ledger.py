@@ -186,9 +186,13 @@ class TxnLedger:
             txn.is_torn = True
             self._count("transaction torn by a power loss")
 
-    def is_torn_at(self, producer_id: int) -> bool:
-        """Whether a transaction of this producer may be open for ever: the coordinator lost it, or thinks it over."""
-        return any(txn.is_torn and txn.pair[0] == producer_id for txn in self.txns)
+    def is_torn_at(self, producer_id: int, epoch: int = 0) -> bool:
+        """Whether a transaction of this producer may be open for ever: the coordinator lost it, or thinks it over.
+
+        What is said of an epoch, if one is named, may be about one that was torn under it, or the one before: the end
+        of a transaction raises it. What comes after those is held to every promise again.
+        """
+        return any(txn.is_torn and txn.pair[0] == producer_id and txn.pair[1] >= epoch - 1 for txn in self.txns)
 
     def forget(self) -> None:
         """The broker has another disk: what was acknowledged may be gone, and epochs are given once more."""

@@ -35,6 +35,8 @@ class OnPartition:
     """The offset of its marker by where each begins, until somebody knows that it is below the high watermark."""
     ended_before: dict[int, int] = field(default_factory=dict)
     """The same of those that had ended when the log was opened last."""
+    open_before: dict[int, int] = field(default_factory=dict)
+    """Where each began that was open then, by producer id."""
 
     def apply(self, batch: BatchView) -> None:
         if not batch.is_control:
@@ -48,6 +50,7 @@ class OnPartition:
 
     def start_after_it(self) -> None:
         """The broker was started when everything here was in the log."""
+        self.open_before = dict(self.open)
         self.ended_before |= self.ended
         self.ended.clear()
 

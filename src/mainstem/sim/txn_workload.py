@@ -45,7 +45,7 @@ from mainstem.sim.ledger import Place, Send, Violation
 from mainstem.sim.txn_ledger import Txn
 from mainstem.sim.txn_logs import OnPartition
 from mainstem.sim.txn_shape import ID_EXPIRATION_MS
-from mainstem.sim.workloads import RETRIABLE, check_got_on, client_ms
+from mainstem.sim.workloads import RETRIABLE, check_got_on, client_ms, list_offset
 from mainstem.sim.written import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class TxnProducer:
         self.client = client
         self.rng = rng
         self.transactional_id = name
-        self.group = f"{name}-group"
+        self.group = ""
         self.tv2 = tv2
         self.is_rival = is_rival
         """Whether another has the same id, and neither knows of the other (C2)."""
@@ -103,6 +103,7 @@ class TxnProducer:
         self._in_flight = Random(f"{world.seed}:in flight:{client.name}")
         self._restarts = Random(f"{world.seed}:restarts:{client.name}")
         self._idle = Random(f"{world.seed}:idle:{client.name}")
+        self._early = Random(f"{world.seed}:early offsets:{client.name}")
         self._stable = Random(f"{world.seed}:stable:{client.name}")
         self._to_leader = client.another()
         """Leader and coordinator are seldom one broker: what is sent to the one does not wait for the other."""
@@ -186,22 +187,26 @@ class TxnProducer:
     async def _transaction(self) -> None:
         rng = self.rng
         pair = (self.producer_id, self.epoch)
+        self.group = self.world.tuning.group_of(self.transactional_id, len(self.world.txns.txns))
         txn = self._txn = self.world.txns.begin(self.client.name, self.transactional_id, self.group, pair)
         self._added.clear()
+        if self.world.tuning.is_about_offsets and self._early.random() < 0.7:
+            await self._commit_offset(txn)
+            await asyncio.sleep(self._early.random() ** 2 * self.world.pace_s)
         for number in range(rng.choice((1, 1, 2, 3))):
             if number:
                 await asyncio.sleep(rng.random() ** 2 * self.world.pace_s / 2)
-            await self._write(txn, rng.choice(PLACES))
+            await self._write(txn, rng.choice(self.world.txn_places))
             if self._odd.random() < 0.4:
                 await self._read(txn, self._odd.choice(PLACES))
-        if rng.random() < 0.4:
+        if rng.random() < 0.4 and txn.offset is None:
             await self._commit_offset(txn)
             if self._stable.random() < 0.3:
                 await self._look_at_offset(txn)
         if self.tv2 and self._old_end is not None and rng.random() < 0.15:
             await self._ask(self._old_end, 5, EndTxnResponse)
             self.world.count("N10 end of the transaction before")
-            await self._write(txn, rng.choice(PLACES))
+            await self._write(txn, rng.choice(self.world.txn_places))
         fate = rng.random()
         if fate < 0.05:
             self.world.count("transaction left open")
@@ -289,7 +294,7 @@ class TxnProducer:
         On one connection the abort would wait for the batch's answer, and nothing could come between the coordinator's
         word that the batch may be taken and its append (KAFKA-14884).
         """
-        place = self.rng.choice(PLACES)
+        place = self.rng.choice(self.world.txn_places)
         if not self.tv2:
             await self._add(place)
         request, _ = self._batch(txn, place)
@@ -448,7 +453,11 @@ class TxnProducer:
                 and any(txn.pair[0] in each.open for each in self._offset_logs())
             )
 
-        was_open = is_open()
+        def is_staged() -> bool:
+            # Who deletes the group takes its staged offsets, too.
+            return is_open() and self.world.offsets_follow.is_staged(self.group, ("log", 0), txn.pair[0])
+
+        was_open = is_staged()
         try:
             await self.client.connected()
             life = self.client.life
@@ -456,7 +465,7 @@ class TxnProducer:
         except NoAnswer:
             self._missed_answer = True
             return
-        if not was_open or not is_open() or txn.is_torn or life != self.world.process.life:
+        if not was_open or not is_staged() or txn.is_torn or life != self.world.process.life:
             return
         self.world.count("unstable offset looked at")
         if code is ErrorCode.NONE:
@@ -531,8 +540,12 @@ class CommittedReader:
 
     async def run(self) -> None:
         offset = 0
+        is_trimmed = self.world.may_trim(self.place[0])
         while not self.world.is_stopping:
             try:
+                if is_trimmed:
+                    # Where records are deleted, it likes to be where that happens next.
+                    offset = await list_offset(self.client, self.place, -2) or 0
                 size = self.rng.choice((1, 300, 1 << 20))
                 await self.client.connected()
                 life = self.client.life
@@ -541,10 +554,12 @@ class CommittedReader:
                 await asyncio.sleep(0.05)
                 continue
             check_given(self.world, self.place, offset, after, records, life, "")
+            if code is ErrorCode.OFFSET_OUT_OF_RANGE and is_trimmed:
+                self.world.count("committed reader out of range")
             offset = 0 if code is ErrorCode.OFFSET_OUT_OF_RANGE else after
             for at, value in records:
                 self.world.txns.seen(self.place, at, value)
-            await asyncio.sleep(self.rng.random() * self.world.pace_s / 2)
+            await asyncio.sleep(self.rng.random() * (0.1 if is_trimmed else self.world.pace_s / 2))
 
 
 async def fetch_committed_records(

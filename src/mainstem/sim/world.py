@@ -48,6 +48,7 @@ from mainstem.sim.checkers.markers_are_decisions import MarkersAreDecisions
 from mainstem.sim.checkers.markers_outlive import MarkersOutlive
 from mainstem.sim.checkers.metadata_replays import MetadataReplays
 from mainstem.sim.checkers.no_hanging_transactions import NoHangingTransactions
+from mainstem.sim.checkers.offsets_follow import OffsetsFollow
 from mainstem.sim.checkers.old_epochs_are_over import OldEpochsAreOver
 from mainstem.sim.checkers.producer_ids import ProducerIdsAreNew
 from mainstem.sim.checkers.producer_ids_rotate import ProducerIdsRotate
@@ -68,8 +69,10 @@ from mainstem.sim.nemesis import Nemesis
 from mainstem.sim.network import Network
 from mainstem.sim.observer import Observer
 from mainstem.sim.own_client import OwnConsumer, OwnProducer
+from mainstem.sim.sharers import Sharer, Trimmer
 from mainstem.sim.steps import Steps
 from mainstem.sim.trace import Trace
+from mainstem.sim.tuning import SHARED_GROUP, TRIMMED, Tuning, begin, draw_tuning, internal_topics
 from mainstem.sim.txn_ledger import TxnLedger
 from mainstem.sim.txn_logs import TxnLogs
 from mainstem.sim.txn_shape import TxnShape, age, draw_shape
@@ -103,6 +106,8 @@ class World:
         self.seed = seed
         self.is_transactional = seed % TRANSACTIONAL_EVERY == TRANSACTIONAL_EVERY - 1
         self.txn_shape = self._txn_shape()
+        self.tuning = self._tuning()
+        self.txn_places = self.tuning.places(PLACES)
         self.producer_expiration_ms = self._producer_expiration_ms()
         self.counts: Counter[str] = Counter()
         rng = Random(f"{seed}:shape")
@@ -158,6 +163,7 @@ class World:
         self.times_are_found = TimesAreFound(self)
         durable_stays = DurableStays(self)
         self.process.on_start = durable_stays.starting
+        self.offsets_follow = OffsetsFollow(self)
         self.log_order = LogOrder(self)
         self.log_order.on_start = self.what_goes.moved
         stepped: list[Checker] = [
@@ -171,6 +177,7 @@ class World:
             StableOffset(self),
             MarkersOutlive(self),
             producers_are_known,
+            self.offsets_follow,
         ]
         self.txn_logs = TxnLogs(self)
         self.process.markers_in = self.txn_logs.markers_in
@@ -179,6 +186,7 @@ class World:
             TornTransactions(self),
             self.appended_once,
             GroupLog(self),
+            self.offsets_follow,
             OldEpochsAreOver(self),
             MarkersAreDecisions(self),
             self._producer_ids_rotate,
@@ -187,8 +195,7 @@ class World:
             self.txn_logs,
         ]
         self.checkers: list[Checker] = [
-            *stepped,
-            *self._following,
+            *dict.fromkeys((*stepped, *self._following)),
             self.what_goes,
             durable_stays,
             self.times_are_found,
@@ -215,6 +222,9 @@ class World:
     def _txn_shape(self) -> TxnShape:
         return draw_shape(self.seed) if self.is_transactional else TxnShape()
 
+    def _tuning(self) -> Tuning:
+        return draw_tuning(self.seed, self.is_transactional)
+
     def _producer_expiration_ms(self) -> int:
         """In some runs the broker forgets producers soon (C5). Drawn apart, so that others are as they were."""
         rng = Random(f"{self.seed}:expiration")
@@ -223,12 +233,13 @@ class World:
     def _cold_reads(self) -> Callable[[str, int, int], bool] | None:
         """In some runs the kernel has let pages go: who reads them waits in a thread, and all goes on meanwhile."""
         rng = Random(f"{self.seed}:cold")
-        if rng.random() >= COLD_SHARE:
+        is_drawn = rng.random() < COLD_SHARE
+        if not is_drawn and not self.tuning.trims_transactions:
             return None
-        share = rng.choice((0.05, 0.3, 1.0))
+        share = rng.choice((0.05, 0.3, 1.0)) if is_drawn else 0.0
 
         def is_cold(path: str, position: int, size: int) -> bool:
-            if rng.random() >= share:
+            if rng.random() >= share and TRIMMED not in path:
                 return False
             self.count("S12 cold read")
             return True
@@ -284,7 +295,7 @@ class World:
                 "producer.id.expiration.check.interval.ms": "300",
                 **self.txn_shape.settings(),
             }
-        return BrokerConfig(settings)
+        return BrokerConfig(settings | self.tuning.settings())
 
     def _topics(self, rng: Random) -> dict[str, tuple[int, dict[str, str]]]:
         tiny = {
@@ -308,6 +319,8 @@ class World:
         if self.is_transactional:
             topics["txn"] = (2, tiny | {"retention.ms": "-1"})
             topics["txnkeyed"] = (1, tiny | keyed)
+        if self.tuning.trims_transactions:
+            topics[TRIMMED] = (1, tiny | short | {"internal.segment.bytes": "500"})
         return topics
 
     def is_keyed(self, topic: str) -> bool:
@@ -315,7 +328,7 @@ class World:
 
     def may_trim(self, topic: str) -> bool:
         """Whether records may be removed from the topic's beginning."""
-        return topic == "short"
+        return topic in ("short", TRIMMED)
 
     def count(self, what: str) -> None:
         self.counts[what] += 1
@@ -359,6 +372,11 @@ class World:
         self.trace("damaged", *place)
         self.had_disk_error = True
         self.ledger.damage(place)
+
+    @property
+    def disk_is_sick(self) -> bool:
+        """Whether something fails on it. A write that is two is no failure."""
+        return any(fault.effect is not Effect.SPLIT_WRITE for fault in self.disk.faults)
 
     def cure_disk(self) -> None:
         self.disk.faults.clear()
@@ -428,7 +446,7 @@ class World:
         self.written.died()
         if how.startswith("cannot start"):
             self.count("start failed on a sick disk")
-            if not self.disk.faults and not self.had_disk_error:
+            if not self.disk_is_sick and not self.had_disk_error:
                 self._fail(Violation("the broker starts", how))
         try:
             for checker in self.checkers:
@@ -468,9 +486,9 @@ class World:
             return True
         return send.is_sent_anew and self.producers_expire and self.appended_once.has_forgotten(send.place[0])
 
-    def may_be_torn(self, producer_id: int) -> bool:
-        """Whether a power loss may have taken a part of a transaction of this producer."""
-        return self.txns.is_torn_at(producer_id)
+    def may_be_torn(self, producer_id: int, epoch: int = 0) -> bool:
+        """Whether a power loss may have taken a part of a transaction of this producer, under this epoch or since."""
+        return self.txns.is_torn_at(producer_id, epoch)
 
     def may_be_gone(self, names: list[str]) -> bool:
         return all(name.startswith("churn") for name in names)
@@ -534,8 +552,12 @@ class World:
             self._add_txn_producer(name, name, tv2=tv2, prepares=prepares)
             if index == 0 and Random(f"{self.seed}:rivals").random() < 0.3:
                 self._add_txn_producer(f"{name}-rival", name, tv2=tv2, is_rival=True)
-        for place in PLACES:
+        for place in dict.fromkeys(self.txn_places):
             self._add_committed_reader(f"committed-{place[0]}-{place[1]}", place)
+        if self.tuning.trims_transactions:
+            self.add_client("trimmer", lambda client, rng: Trimmer(self, client, rng, (TRIMMED, 0)).run())
+        if self.tuning.shares_groups:
+            self.add_client("sharer", lambda client, rng: Sharer(self, client, rng, SHARED_GROUP).run())
 
     def _add_txn_producer(
         self, name: str, transactional_id: str, *, tv2: bool, is_rival: bool = False, prepares: bool = False
@@ -632,6 +654,7 @@ class World:
             self._wait(self._age_ids(), 20, "an id can be used")
         self._add_clients()
         self.nemesis.begin()
+        begin(self, self.tuning)
         self.scheduler.run_for(SAFETY_S)
         self._check()
         self._heal()
@@ -685,7 +708,8 @@ class World:
 
     async def _found(self, client: SimClient) -> None:
         """Creates the topics, however often it takes."""
-        for name, (partitions, configs) in self.topics.items():
+        internal = internal_topics(self.tuning, self.seed, self.is_transactional)
+        for name, (partitions, configs) in (self.topics | internal).items():
             code: ErrorCode | None = None
             while code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                 with contextlib.suppress(NoAnswer):

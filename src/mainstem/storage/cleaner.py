@@ -66,7 +66,7 @@ class Cleaner:
                 log.segments,
                 log.log_start,
                 log.log_end,
-                log.last_stable_offset,
+                log.decided_end,
                 log.recovery_point,
                 self.offsets.get(partition),
                 log.config,

@@ -407,7 +407,7 @@ class Cleaning:
         except StorageError as damage:
             self.failure = str(damage)
         except OSError as error:
-            self._error = error
+            self._error = self.log.failed_beside = error
         return False
 
     def _next_batch(self, scan: BatchScan) -> BatchView | None:

@@ -50,8 +50,12 @@ class DurableLog(ReadableLog):
         self._unflushed_roll = False
         self._has_new_names = False
         self._flush: FlushJob | None = None
+        self.failed_beside: OSError | None = None
+        """What went wrong in a cleaning's thread, before the cleaning takes it up on the loop."""
         self._flush_messages: i64 = 1
         self._flush_ms: i64 = 0
+        # By first offset the marker of each transaction that began in a segment before its marker's, until durable.
+        self._undurable_ends: dict[int, int] = {}
 
     def _check_alive(self) -> None:
         if self.failure is not None:
@@ -76,6 +80,29 @@ class DurableLog(ReadableLog):
         return f"{self.directory}/{names.LEADER_EPOCHS}"
 
     # -- flushing ----------------------------------------------------------------------------------------------------
+
+    def _note_end(self, first_offset: i64, marker_offset: i64) -> None:
+        """A transaction ended. In one segment with its marker it is durable before the segment may be cleaned."""
+        if first_offset < self._active.base_offset:
+            self._forget_durable_ends()
+            self._undurable_ends[first_offset] = marker_offset
+
+    def _forget_durable_ends(self) -> None:
+        done = [first for first, marker in self._undurable_ends.items() if marker < self.recovery_point]
+        for first in done:
+            del self._undurable_ends[first]
+
+    @property
+    def decided_end(self) -> i64:
+        """The last stable offset, or before that where the first transaction begins whose marker is not durable: what
+        it aborts may be committed yet, and what it commits aborted, where a power cut takes the marker."""
+        self._forget_durable_ends()
+        end: i64 = self.last_stable_offset
+        for offset in self._undurable_ends:
+            first: i64 = offset
+            if first < end:
+                end = first
+        return max(end, self.log_start)
 
     @property
     def unflushed_records(self) -> i64:

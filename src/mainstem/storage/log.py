@@ -33,7 +33,7 @@ from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.storage import names
 from mainstem.storage.duplicates import OlderSearch, begin_older_search, find_older_batches, may_be_older
 from mainstem.storage.durable_log import DurableLog
-from mainstem.storage.flushing import RemovalJob
+from mainstem.storage.flushing import FlushJob, RemovalJob
 from mainstem.storage.open_files import OpenFiles
 from mainstem.storage.producer_store import ProducerStore
 from mainstem.storage.replay import replay_producers
@@ -359,6 +359,7 @@ class Log(DurableLog):
                 AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable)
             )
         states.complete(completed)
+        self._note_end(completed.first_offset, completed.last_offset)
         self._update_first_unstable()
 
     def _duplicate_result(self, mark: BatchMark, leader_epoch: i64) -> AppendResult:
@@ -659,6 +660,19 @@ class Log(DurableLog):
         if job.error is not None:
             raise self.fail(job.error) from job.error
         self._removals.append(job.removal)
+
+    def finish_flush(self, job: FlushJob) -> None:
+        """Takes back a job that has run and moves the recovery point; raises StorageError if it failed.
+
+        Or if another thread has synced the same folder meanwhile and failed, of which nobody was told yet: after a
+        failed sync the next one may succeed with nothing done.
+        """
+        beside = self._restructuring
+        if job.error is None and beside is not None:
+            job.error = beside.error
+        if job.error is None:
+            job.error = self.failed_beside
+        super().finish_flush(job)
 
     # -- compaction ----------------------------------------------------------------------------------------------
 

@@ -33,6 +33,7 @@ from mainstem.sim.checkers.history import HistoryHolds
 from mainstem.sim.checkers.transactions import TransactionsHold
 from mainstem.sim.client import SimClient
 from mainstem.sim.ledger import Violation
+from mainstem.sim.tuning import Tuning
 from mainstem.sim.txn_shape import TxnShape
 from mainstem.sim.workloads import client_ms
 from mainstem.sim.world import A_DAY_MS, ADDRESS, Result, World
@@ -128,10 +129,13 @@ class _World(World):
     def _txn_shape(self) -> TxnShape:
         return TxnShape()
 
+    def _tuning(self) -> Tuning:
+        return Tuning()
+
     def _producer_expiration_ms(self) -> int:
         return int(self._settings.get("producer.id.expiration.ms", A_DAY_MS))
 
-    def may_be_torn(self, producer_id: int) -> bool:
+    def may_be_torn(self, producer_id: int, epoch: int = 0) -> bool:
         return not self.durable
 
     def _topics(self, rng: Random) -> dict[str, tuple[int, dict[str, str]]]:

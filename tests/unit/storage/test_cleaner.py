@@ -128,6 +128,22 @@ def test_a_value_after_a_tombstone_wins() -> None:
 # Which log, and how far
 
 
+@pytest.mark.parametrize("commit", [True, False])
+def test_what_a_transaction_replaces_stays_until_its_marker_is_durable(commit: bool) -> None:
+    """A power cut could take the marker, and the transaction be ended otherwise."""
+    made = CompactedLog()
+    made.put((b"k", b"old"))
+    made.put_as(7, (b"k", b"new"), transactional=True)
+    made.roll()
+    made.end(7, commit)
+    assert made.log.last_stable_offset == made.log.log_end
+    made.clean_all()
+    assert made.written() == [(0, b"k", b"old"), (1, b"k", b"new")]
+    made.log.flush(NOW_MS)
+    made.clean_all()
+    assert made.written() == ([(1, b"k", b"new")] if commit else [(0, b"k", b"old")])
+
+
 def test_a_topic_that_only_deletes_is_never_compacted() -> None:
     made = CompactedLog(cleanup_policy="delete", segment_bytes=400)
     for _ in range(20):
@@ -557,6 +573,27 @@ def test_a_failing_disk_fails_the_log(operation: str) -> None:
 
 
 # What cannot be cleaned
+
+
+def test_a_flush_does_not_count_when_the_folder_could_not_be_synced_for_a_cleaning() -> None:
+    """After a failed sync the next one succeeds with nothing done."""
+    made = filled()
+    made.roll()
+    candidate = made.cleaner.choose({PARTITION: made.log}, NOW_MS)
+    assert candidate is not None
+    cleaning = made.cleaner.begin(candidate, NOW_MS)
+    made.disk.faults = [Fault(Effect.FAIL_SYNC_AND_DROP, "sync_directory")]
+    while made.disk.faults[0].times and cleaning.turn(NOW_MS):
+        while cleaning.step():
+            pass
+    made.put((b"k", b"v"))
+    flush = made.log.begin_flush(NOW_MS)
+    flush.run()
+    with pytest.raises(StorageError):
+        made.log.finish_flush(flush)
+    assert made.log.recovery_point < made.log.log_end
+    assert not cleaning.turn(NOW_MS)
+    made.cleaner.end(PARTITION)
 
 
 def test_a_damaged_batch_makes_the_log_uncleanable_and_stays() -> None:

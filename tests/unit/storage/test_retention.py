@@ -1,6 +1,10 @@
 """Deleting old segments: by age, by size, by log start, and never what is not committed."""
 
+import pytest
+
 from mainstem.sim.disk import SimDisk
+from mainstem.sim.faults import Effect, Fault
+from mainstem.storage.errors import StorageError
 from mainstem.storage.log import Log
 from tests.support.logs import DIRECTORY, NOW_MS, append, batch, config, new_disk, open_in, read_all
 
@@ -71,6 +75,24 @@ def test_a_snapshot_that_a_flush_has_taken_over_is_durable_before_the_segments_g
     producer = open_in(disk, config()).producers.states.get(7)
     assert producer is not None
     assert producer.last_sequence == 0
+
+
+def test_a_flush_does_not_count_when_the_folder_could_not_be_synced_for_a_retirement() -> None:
+    """After a failed sync the kernel calls clean what it never wrote, and the next sync succeeds with nothing done."""
+    disk = new_disk()
+    log = filled(disk, retention_ms=5000)
+    retirement = log.begin_retirement(NOW_MS + 6001)
+    assert retirement is not None
+    disk.faults = [Fault(Effect.FAIL_SYNC_AND_DROP, "sync_directory")]
+    flush = log.begin_flush(NOW_MS + 6001)
+    retirement.run()
+    flush.run()
+    durable = log.recovery_point
+    with pytest.raises(StorageError):
+        log.finish_flush(flush)
+    assert log.recovery_point == durable < log.log_end
+    with pytest.raises(StorageError):
+        log.finish_restructuring(retirement)
 
 
 def test_files_are_not_removed_before_they_have_left_the_log() -> None:

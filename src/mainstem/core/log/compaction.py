@@ -3,7 +3,8 @@
 Rules, Kafka's LogCleaner's unless said otherwise:
 - Only whole inactive segments are cleaned, none that reaches past the last stable offset, and so none past the high
   watermark (C2, KAFKA-13194), and none younger than `min.compaction.lag.ms`. Stricter than Kafka: none that is not
-  durable. A value must not go for the sake of a newer one that a power cut can still take.
+  durable, or has a transaction whose marker is not. A value must not go for the sake of a newer one that a power cut
+  can still take, or have aborted.
 - What lies before the first dirty offset was cleaned before. Where that offset is outside the log (a truncation, a
   log start that moved), everything is dirty again (C6, KAFKA-8764).
 - A log is due when more than `min.cleanable.dirty.ratio` of it is dirty, or when its oldest dirty segment is older

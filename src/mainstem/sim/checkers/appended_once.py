@@ -59,7 +59,7 @@ class AppendedOnce(Checker):
             self._repeated[key] = None
             for record in iterate_records(batch):
                 self.twice[identity(record)] = None
-        elif not self.world.may_be_torn(producer_id) and place not in self.world.ledger.damaged:
+        elif not self.world.may_be_torn(producer_id, batch.producer_epoch) and place not in self.world.ledger.damaged:
             raise Violation(
                 "T1 a batch is appended once",
                 f"{place[0]}-{place[1]}: sequence {name[2]} of producer {producer_id} epoch {name[1]} is at {first} "

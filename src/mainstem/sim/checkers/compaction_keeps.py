@@ -1,7 +1,9 @@
 """What compaction may take, checked cleaning by cleaning: the log as it was when one began, and as it left it.
 
 - C1: the newest record of each key stays, and no record that stays has changed.
-- C2: nothing is cleaned past the last stable offset, the recovery point or the active segment.
+- C2: nothing is cleaned past the last stable offset, the recovery point or the active segment, nothing of a
+  transaction whose marker is past the recovery point, and nothing for the first time that is younger than
+  `min.compaction.lag.ms`.
 - C3: a tombstone gets its delete horizon when it is first cleaned, `delete.retention.ms` ahead, goes only when that has
   passed, and never before an older value of its key.
 - C5: the last batch of each producer that is known stays, if only as a header.
@@ -25,6 +27,7 @@ from mainstem.storage.cleaning import Cleaning
 @dataclass(slots=True)
 class SeenBatch:
     last_offset: int
+    max_timestamp: int
     horizon_ms: int | None
     is_transactional: bool
 
@@ -89,7 +92,37 @@ class CompactionKeeps(Checker):
         for what, bound in bounds.items():
             if end > bound:
                 raise Violation("C2 only what is stable is cleaned", f"{name}: up to {end}, and {what} is at {bound}")
-        return Begun(name, place, self.world.process.clock.wall_ms(), self._read(cleaning))
+        if place in self.world.txn_logs.partitions:
+            self._check_markers(place, cleaning)
+        begun = Begun(name, place, self.world.process.clock.wall_ms(), self._read(cleaning))
+        if log.config.min_compaction_lag_ms > 0:
+            self._check_ages(cleaning, begun)
+        return begun
+
+    def _check_markers(self, place: Place, cleaning: Cleaning) -> None:
+        """What a power loss can still decide otherwise is left alone."""
+        written = self.world.written.find(place)
+        if written is None:
+            return
+        log = cleaning.log
+        for last, (marker, _) in ends_of(written.batches).items():
+            if log.log_start <= last < cleaning.end and marker >= log.recovery_point:
+                raise Violation(
+                    "C2 only what is decided is cleaned",
+                    f"{place[0]}-{place[1]}: up to {cleaning.end}, with a batch at {last} whose marker is at {marker}, "
+                    f"and the recovery point is at {log.recovery_point}",
+                )
+
+    def _check_ages(self, cleaning: Cleaning, begun: Begun) -> None:
+        self.world.count("age of what is cleaned checked")
+        lag_ms = cleaning.log.config.min_compaction_lag_ms
+        for offset, record in begun.contents.records.items():
+            age_ms = begun.wall_ms - record.batch.max_timestamp
+            if cleaning.first_dirty <= offset < cleaning.end and age_ms < lag_ms:
+                raise Violation(
+                    "C2 what is young is not cleaned",
+                    f"{begun.name}: {offset} is {age_ms} ms old, and min.compaction.lag.ms is {lag_ms}",
+                )
 
     def _read(self, cleaning: Cleaning) -> Contents:
         found = Contents()
@@ -106,6 +139,8 @@ class CompactionKeeps(Checker):
     def _check(self, cleaning: Cleaning, begun: Begun) -> None:
         self.world.count("log compacted")
         name = begun.name
+        if name.startswith("__"):
+            self.world.count("log of a coordinator compacted")
         if cleaning.cleaned_to <= cleaning.first_dirty:
             raise Violation(
                 "C6 compaction gets on",
@@ -185,7 +220,7 @@ def _parse(data: bytes) -> Contents:
         if batch.is_control:
             continue
         horizon_ms = batch.base_timestamp if batch.has_delete_horizon else None
-        seen = SeenBatch(batch.last_offset, horizon_ms, batch.is_transactional)
+        seen = SeenBatch(batch.last_offset, batch.max_timestamp, horizon_ms, batch.is_transactional)
         found.batch_ends[batch.last_offset] = None
         for record in iterate_records(batch):
             found.records[record.offset] = SeenRecord(record.key, record.value, seen)

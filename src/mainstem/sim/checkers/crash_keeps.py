@@ -35,6 +35,13 @@ class CrashKeeps(Checker):
         for key, (low, high) in list(self._may_end.items()):
             if power and key in self._durable:
                 self._may_end[key] = (min(low, self._durable[key]), high)
+        if broker is not None and not self.world.process.is_serving:
+            # Coordinators may have written to their logs before the start was through.
+            for partition in broker.partitions:
+                key = (partition.topic_id, partition.index)
+                if key in self._may_end:
+                    low, high = self._may_end[key]
+                    self._may_end[key] = (low, max(high, partition.log.log_end))
         for key, log in self._logs.items():
             # A write that failed may have left its whole batch.
             high = 1 << 40 if log.failure is not None else log.log_end

@@ -19,6 +19,7 @@ from mainstem.protocol.messages.group_records import GroupMetadataKey, GroupMeta
 from mainstem.protocol.messages.record_framing import GROUP_RECORDS
 from mainstem.protocol.records import iterate_records
 from mainstem.sim.checkers import Checker
+from mainstem.sim.checkers.offsets_follow import Position
 from mainstem.sim.ledger import Place, Violation
 from mainstem.sim.written import OFFSETS_TOPIC
 from mainstem.storage.log import Log
@@ -55,10 +56,13 @@ class GroupLog(Checker):
             groups.log_commit(group, place, value.metadata, value.offset, value.commit_timestamp, index, at)
             return
         deletion = None
-        if groups.knows(group):
-            why = self._not_expired(index, group, place)
+        last = self.world.offsets_follow.find(group, place)
+        if groups.knows(group) or last is not None:
+            why = self._not_expired(index, group, place, last)
             if why is None:
                 self.world.count("offset expired")
+                if last is not None and last.is_transactional:
+                    self.world.count("offset of a transaction expired")
                 self.world.trace("offset expired", group, topic, partition)
             else:
                 deletion = groups.deletion(group)
@@ -66,7 +70,7 @@ class GroupLog(Checker):
                     raise why
         groups.log_tombstone(group, place, index, at, deletion)
 
-    def _not_expired(self, index: int, group_id: str, place: Place) -> Violation | None:
+    def _not_expired(self, index: int, group_id: str, place: Place, last: Position | None) -> Violation | None:
         """Why it cannot be that an offset's time was over, if it cannot."""
         broker = self.world.process.broker
         shard = None if broker is None else broker.groups.runtime.shards.get(index)
@@ -74,8 +78,12 @@ class GroupLog(Checker):
             return None  # of what a start has found nobody knows how it was when it was written
         machine = shard.machine
         group = machine.groups.get(group_id)
-        last = self.world.groups.last(group_id, place)
-        since_ms = None if last is None else last.timestamp_ms
+        since_ms = None if last is None else last.committed_ms
+        if self.world.offsets_follow.is_staged(group_id, place):
+            return Violation(
+                "G7 offsets stay while a transaction has them",
+                f"{group_id} lost its offset of {place[0]}-{place[1]} while it was staged",
+            )
         if group is not None:
             if group.members:
                 return Violation(
@@ -101,6 +109,8 @@ class GroupLog(Checker):
             if partition is None or not shard.is_serving:
                 continue
             batches = self._batches(partition.log)
+            if any(batch.is_control and not batch.record_count for batch in batches):
+                self.world.count("empty marker in the log of a coordinator")
             live = _state(shard.machine.store)
             if _state(_replayed(batches)) != live:
                 raise Violation("G6 state is what the log says", f"{partition}: a replay of it comes out differently")

@@ -18,7 +18,7 @@ class MarkersAreDecisions(Checker):
         if not batch.is_control or not batch.is_transactional or not self.world.process.is_serving:
             return
         marker = parse_end_marker(batch)
-        if marker is None or self.world.may_be_torn(batch.producer_id):
+        if marker is None or self.world.may_be_torn(batch.producer_id, batch.producer_epoch):
             return
         if not self._is_right(place, batch, marker.commit):
             raise Violation(

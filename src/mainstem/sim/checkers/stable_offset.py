@@ -6,7 +6,8 @@ every step that wrote something of a transaction. Which are open is told by the 
 
 A start may find the high watermark before the end of the log. Of transactions that had ended before the start, with a
 marker past the high watermark, the broker knows only those that are not in its snapshot of producers: until the high
-watermark has passed them they may count or not.
+watermark has passed them they may count or not. So may one that was open then and has all that it wrote before the
+start of the log: a log that came back empty, because it was cut before its start, knows nothing of it.
 """
 
 from mainstem.broker.app import Broker
@@ -50,12 +51,15 @@ class StableOffset(Checker):
             if each:
                 for first in [first for first, marker in each.items() if marker < high]:
                     del each[first]
-        unstable = [*transactions.open.values(), *ended]
+        before = transactions.open_before
+        deleted = [first for owner, first in transactions.open.items() if before.get(owner) == first < log.log_start]
+        unstable = [*(first for first in transactions.open.values() if first not in deleted), *ended]
         expected = _stable(unstable, log.log_start, high)
         lowest = expected
         if ended_before:
             self.world.count("high watermark before an ended transaction")
-            lowest = _stable([*unstable, *ended_before], log.log_start, high)
+        if ended_before or deleted:
+            lowest = _stable([*unstable, *ended_before, *deleted], log.log_start, high)
         if not lowest <= log.last_stable_offset <= expected:
             raise Violation(
                 "T6 the last stable offset is right",

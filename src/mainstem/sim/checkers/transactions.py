@@ -17,7 +17,6 @@ from mainstem.protocol.records import iterate_records
 from mainstem.sim.checkers import Checker
 from mainstem.sim.ledger import Place, Violation
 from mainstem.sim.txn_ledger import Txn
-from mainstem.sim.txn_workload import PLACES
 
 Values = dict[int, bytes]
 """By offset."""
@@ -29,7 +28,7 @@ class TransactionsHold(Checker):
         if not world.is_transactional:
             return
         seen: dict[bytes, None] = {}
-        for place in PLACES:
+        for place in dict.fromkeys(world.txn_places):
             committed = self._committed(broker, place)
             self._check_reader(place, committed)
             for value in committed.values():
@@ -42,9 +41,10 @@ class TransactionsHold(Checker):
                 last_offsets[txn.group] = txn.offset
         for value in world.txns.read:
             txn = world.txns.by_value[value]
-            if value not in seen and not world.is_keyed(txn.values[value][0]) and not txn.is_torn:
+            if value not in seen and not self._may_lose(txn.values[value][0]) and not txn.is_torn:
                 raise Violation("T5 what was read is there", f"{value!r} was read as committed and is not there")
-        self._check_offsets(last_offsets)
+        if not (world.tuning.shares_groups or world.tuning.expires_offsets):
+            self._check_offsets(last_offsets)  # elsewhere `offsets_follow` tells
         self._check_circles()
 
     def _committed(self, broker: Broker, place: Place) -> Values:
@@ -71,7 +71,10 @@ class TransactionsHold(Checker):
                     "C4 a marker outlives its data", f"{place}: no marker ends {next(iter(values.items()))}"
                 )
             self.world.count("transaction left open by a power loss")
-        return dict(sorted(committed.items()))
+        return {offset: value for offset, value in sorted(committed.items()) if offset >= log.log_start}
+
+    def _may_lose(self, topic: str) -> bool:
+        return self.world.is_keyed(topic) or self.world.may_trim(topic)
 
     def _check_asked_for(self, place: Place, producer_id: int, values: Values) -> None:
         for value in values.values():
@@ -91,7 +94,7 @@ class TransactionsHold(Checker):
         """T5, T6: what a reader was given is what the markers say; compaction may have taken something since."""
         stable, given = self.world.observer.txn_finals[place]
         expected = [value for offset, value in committed.items() if offset < stable]
-        if self.world.is_keyed(place[0]):
+        if self._may_lose(place[0]):
             still = dict.fromkeys(expected)
             given = [value for value in given if value in still]
         if given != expected:
@@ -101,8 +104,8 @@ class TransactionsHold(Checker):
             )
 
     def _is_there(self, txn: Txn, seen: dict[bytes, None]) -> bool:
-        """Compaction may have taken records of compacted topics: only those of others tell."""
-        telling = [value for value, place in txn.values.items() if not self.world.is_keyed(place[0])]
+        """Compaction and retention may have taken records of some topics: only those of others tell."""
+        telling = [value for value, place in txn.values.items() if not self._may_lose(place[0])]
         there = [value for value in telling if value in seen]
         extra = [value for value in txn.values if value in seen]
         if extra and not txn.commit_sent:

@@ -11,6 +11,7 @@ from mainstem.broker.partition import Partition
 from mainstem.protocol.batch import BatchView
 from mainstem.sim.checkers import Checker
 from mainstem.sim.ledger import Place, Violation
+from mainstem.sim.tuning import TRIMMED
 
 PROMISE = "P1 what goes was due"
 
@@ -70,6 +71,8 @@ class WhatGoesIsDue(Checker):
             if start > self._asked.get(place, 0):
                 self._check(partition, written.batches if written is not None else [], due, start)
                 self.world.count("retention moved a start")
+            if place[0] == TRIMMED:
+                self.world.count("start of a log with transactions moved")
             self._due[key] = start
 
     def _check(self, partition: Partition, batches: list[BatchView], due: int, start: int) -> None:
