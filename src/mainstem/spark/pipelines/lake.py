@@ -29,7 +29,16 @@ from typing import TYPE_CHECKING, Final
 
 from mainstem.spark.pipelines.audit import topic_frame
 from mainstem.spark.pipelines.durable import sync, write_durably
-from mainstem.spark.pipelines.lake_folder import BATCHES, CHECKPOINT, Lock, check_query, claim, local_folder, query_id
+from mainstem.spark.pipelines.lake_folder import (
+    BATCHES,
+    CHECKPOINT,
+    Lock,
+    check_query,
+    claim,
+    day_column,
+    local_folder,
+    query_id,
+)
 from mainstem.spark.pipelines.progress import Watcher
 from mainstem.spark.pipelines.starting import started
 
@@ -231,11 +240,6 @@ def lander(lake: Lake, landed: Callable[[int], None] | None = None) -> Callable[
             landed(sum(_row_count(lake.path / which / name) for which, names in files.items() for name in names))
 
     return land
-
-
-def day_column(columns: list[str]) -> str:
-    """A field of the value must not be taken for the day that its folder is named after."""
-    return "_date" if "date" in {name.lower() for name in columns} else "date"
 
 
 def _row_count(file: Path) -> int:
