@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from mainstem.spark.decisions import TOPIC
 from mainstem.spark.pipelines.starting import started
 from tests.spark.brokers import Broker
 
@@ -105,6 +106,31 @@ def test_a_batch_write_that_fails_leaves_nothing(spark: SparkSession, broker: Br
         save(frame, broker, topic)
     save(spark.sql("select 'a' value"), broker, topic)
     assert broker.values(topic) == [b"a"]
+
+
+def test_a_write_of_which_no_task_succeeds_holds_nobody_back(spark: SparkSession, broker: Broker) -> None:
+    """Readers of what is committed would wait for its transaction until that times out."""
+    topic = broker.topic(1)
+    frame = spark.range(0, 200_000, 1, 1).selectExpr("if(id = 190000, raise_error('no'), cast(id as string)) value")
+    with pytest.raises(Exception, match="no"):
+        save(frame, broker, topic)
+    broker.produce(topic, [b"a"])
+    assert broker.values(topic) == [b"a"]
+
+
+def test_a_write_without_a_name_is_forgotten_when_it_is_done(spark: SparkSession, broker: Broker) -> None:
+    """Each is a sink of its own: the log of decisions would grow by every one of them for good."""
+
+    def kept() -> set[bytes | None]:
+        last = {each.key: each.value for each in broker.read(TOPIC)}
+        return {key for key, value in last.items() if value is not None}
+
+    topic = broker.topic(1)
+    save(spark.sql("select 'a' value"), broker, topic, txnAppId=topic, txnVersion=1)
+    before = kept()
+    save(spark.sql("select 'b' value"), broker, topic)
+    assert kept() == before
+    assert broker.values(topic) == [b"a", b"b"]
 
 
 def test_a_named_write_happens_once(spark: SparkSession, broker: Broker) -> None:
