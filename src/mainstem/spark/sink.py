@@ -380,7 +380,8 @@ class BatchSink(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         settle(self._options, messages, self._identity.batch, commit=True)
-        if self._options.exactly_once and self._options.txn_app_id is None:
+        has_decided = any(isinstance(each, SinkMessage) and each.staged is not None for each in messages)
+        if has_decided and self._options.txn_app_id is None:
             # It has a name of its own that nobody asks for again; the log would grow by every write for good.
             here = runner()
             with suppress(KafkaError):
