@@ -140,6 +140,15 @@ def test_a_named_write_happens_once(spark: SparkSession, broker: Broker) -> None
     assert broker.values(topic) == [b"0", b"1"]
 
 
+def test_one_name_does_for_the_writes_of_a_batch_to_several_topics(spark: SparkSession, broker: Broker) -> None:
+    """Who writes a batch to two tables of Delta gives both writes the same name: the second must not be left out."""
+    topics = [broker.topic(1), broker.topic(1)]
+    for version in (0, 1, 1):
+        for topic in topics:
+            save(spark.sql(f"select '{version}' value"), broker, topic, txnAppId=topics[0], txnVersion=version)
+    assert [broker.values(topic) for topic in topics] == [[b"0", b"1"], [b"0", b"1"]]
+
+
 def test_a_stream_from_topic_to_topic_arrives_once_and_in_order(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:

@@ -371,7 +371,9 @@ class BatchSink(DataSourceArrowWriter):
         self._options = options
         run = uuid.uuid4().hex
         if options.txn_app_id is not None:
-            self._identity = Identity(f"{SINK_PREFIX}app.{options.txn_app_id}", options.txn_version or 0, run, True)
+            # As in Delta, where one name is for the writes of a batch to several tables. No topic has a colon in it.
+            name = options.txn_app_id + ("" if options.topic is None else f":{options.topic}")
+            self._identity = Identity(f"{SINK_PREFIX}app.{name}", options.txn_version or 0, run, True)
         else:
             self._identity = Identity(SINK_PREFIX + run, 0, run, True)
 
