@@ -53,6 +53,8 @@ def test_a_lake_has_every_record_once_by_the_day_it_happened(
     before = len(lake.listed(tmp_path, lake.ROWS))
     assert lake.compact(spark, tmp_path) > 0
     assert len(lake.listed(tmp_path, lake.ROWS)) == 3 < before
+    # Who was reading when they were merged reads on.
+    assert sorted(row.id for row in rows.select("id").collect()) == list(range(150))
     assert sorted(row.id for row in lake.rows(spark, tmp_path).select("id").collect()) == list(range(150))
     broker.produce(topic, [event(150, 3)])
     assert quietly(lake.run, spark, job) == 1

@@ -183,6 +183,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     async def _plan(self, starts: Offsets, ends: Offsets) -> list[Any]:
         cluster = self._cluster()
+        if self._sizes is None and not self._options.fail_on_data_loss:
+            # The first batch of a run may have been planned by the run before, with a topic that is gone by now.
+            there = await self._firsts([*ends])
+            ends = {where: end for where, end in ends.items() if where in there}
         new = [where for where in ends if where not in starts]
         if new:
             first = await questions.list_offsets(cluster, dict.fromkeys(new, EARLIEST))

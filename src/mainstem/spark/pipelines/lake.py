@@ -300,6 +300,8 @@ def compact(spark: SparkSession, path: str | Path, below_bytes: int = COMPACT_BE
 
 
 def _compact(spark: SparkSession, root: Path, below_bytes: int) -> int:
+    # What is merged now is removed by the next run: somebody may be reading it.
+    remove_leftovers(root)
     merged = 0
     for which in (ROWS, BAD):
         by_day: dict[str, list[str]] = {}
@@ -320,7 +322,6 @@ def _compact(spark: SparkSession, root: Path, below_bytes: int) -> int:
             content = {"files": {which: files}, "replaces": names}
             write_durably(root / BATCHES / f"merged-{label}.json", json.dumps(content))
             merged += len(names)
-    remove_leftovers(root)
     return merged
 
 
