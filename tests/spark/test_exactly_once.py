@@ -13,6 +13,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed")
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
 import pyarrow as pa
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from mainstem.spark.decisions import Decision, DecisionLog
 from mainstem.spark.exactly_once import Coordinator, SinkError
@@ -313,3 +314,21 @@ def test_a_task_that_fails_leaves_no_transaction_open(query: Query, topic: str) 
     play(story())
     query.broker.produce(topic, [b"after"])
     assert query.broker.values(topic) == [b"after"]
+
+
+def test_rows_without_a_key_of_small_batches_are_spread_over_the_partitions(broker: Broker) -> None:
+    topic = broker.topic(4)
+    query = Query(broker, topic)
+    schema = StructType([StructField("value", BinaryType())])
+
+    async def story() -> None:
+        for batch in range(12):
+            rows = pa.record_batch([pa.array([b"%d" % batch], pa.binary())], names=["value"])
+            identity = Identity(query.sink, batch, "run", query=query.id)
+            async with query.process() as cluster:
+                told = await stage(cluster, RowWriter(schema, query.options), query.options, iter([rows]), identity, 0)
+            assert told.staged is not None
+            await query.settle(batch, "run", [told.staged])
+
+    play(story())
+    assert {each.partition for each in broker.read(topic)} == {0, 1, 2, 3}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -185,11 +186,11 @@ class RowWriter:
 class TaskWrite:
     """The rows of one task on their way."""
 
-    def __init__(self, cluster: Cluster, rows: RowWriter, sender: Sender, task: int) -> None:
+    def __init__(self, cluster: Cluster, rows: RowWriter, sender: Sender, first_turn: int) -> None:
         self._cluster = cluster
         self._rows = rows
         self._sender = sender
-        self._partitioner = Partitioner(task)
+        self._partitioner = Partitioner(first_turn)
         self._counts: dict[str, int] = {}
 
     async def take(self, batch: pa.RecordBatch) -> None:
@@ -217,6 +218,14 @@ class TaskWrite:
         return self._counts[topic]
 
 
+def _first_turn(identity: Identity, task: int) -> int:
+    """Which partition rows without a key go to first: for each task another, and for each batch.
+
+    A stream of small batches would have them all in one.
+    """
+    return zlib.crc32(f"{identity.run}.{identity.batch}".encode()) + task
+
+
 def write_rows(
     schema: StructType, options: SinkOptions, iterator: Iterator[pa.RecordBatch], identity: Identity
 ) -> SinkMessage:
@@ -228,7 +237,7 @@ def write_rows(
     task = TaskContext.get()
     number = task.partitionId() if task is not None else 0
     if not options.exactly_once:
-        here.run(_write_at_least_once(cluster, rows, options, iterator, number))
+        here.run(_write_at_least_once(cluster, rows, options, iterator, _first_turn(identity, number)))
         return SinkMessage(identity.sink, identity.run, identity.batch, None)
     return here.run(stage(cluster, rows, options, iterator, identity, number))
 
@@ -265,7 +274,7 @@ async def stage(
                 triple = await kept.transactions.init(_slot(identity), two_phase=options.two_phase)
                 sender = Sender(cluster, options.kafka, triple, kept.transactions)
                 await sender.begin()
-                write = TaskWrite(cluster, rows, sender, number)
+                write = TaskWrite(cluster, rows, sender, _first_turn(identity, number))
             await write.take(batch)
         if sender is None:
             return nothing
@@ -289,13 +298,13 @@ async def _abort_own(transactions: Transactions, sender: Sender, triple: Triple)
 
 
 async def _write_at_least_once(
-    cluster: Cluster, rows: RowWriter, options: SinkOptions, iterator: Iterator[pa.RecordBatch], number: int
+    cluster: Cluster, rows: RowWriter, options: SinkOptions, iterator: Iterator[pa.RecordBatch], first_turn: int
 ) -> None:
     kept = _keep(cluster)
     sender, kept.idempotent = kept.idempotent, None
     if sender is None:
         sender = Sender(cluster, options.kafka, await kept.transactions.init_idempotent(), kept.transactions)
-    write = TaskWrite(cluster, rows, sender, number)
+    write = TaskWrite(cluster, rows, sender, first_turn)
     for batch in iterator:
         if batch.num_rows:
             await write.take(batch)
