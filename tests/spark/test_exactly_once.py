@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 import threading
 import uuid
+from collections.abc import Iterator
 
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
+import pyarrow as pa
+from pyspark.sql.types import BinaryType, StructField, StructType
+
 from mainstem.spark.decisions import Decision, DecisionLog
 from mainstem.spark.exactly_once import Coordinator, SinkError
+from mainstem.spark.sink import Identity, RowWriter, stage
 from mainstem.spark.transactions import Transactions, Triple
 from tests.spark.brokers import Broker
-from tests.spark.protocol import KilledError, Query, killed_at, play, rows_of
+from tests.spark.protocol import SCHEMA, KilledError, Query, killed_at, play, rows_of
 
 pytestmark = [pytest.mark.campaign, pytest.mark.timeout(300)]
 
@@ -274,3 +279,56 @@ def test_a_decision_of_very_many_tasks_and_partitions_is_written(query: Query) -
             assert await decisions.last(query.sink) == made
 
     play(story())
+
+
+def test_a_driver_that_another_one_has_passed_by_is_told_so(query: Query, topic: str) -> None:
+    """Its tasks looked at the decisions before: the batch must not be taken for one that happened."""
+
+    async def story() -> None:
+        await query.settle(0, "old", await query.write(0, "old", rows_of(0)))
+        late = await query.write(1, "copy", rows_of(1))
+        await query.settle(1, "old", await query.write(1, "old", rows_of(2)))
+        await query.settle(2, "old", await query.write(2, "old", rows_of(3)))
+        with pytest.raises(SinkError, match="comes after batch 2 was written"):
+            await query.settle(1, "copy", late)
+        assert await query.open_transactions() == []
+
+    play(story())
+    assert query.broker.values(topic) == sorted(rows_of(0) + rows_of(2) + rows_of(3))
+
+
+def test_a_task_that_fails_leaves_no_transaction_open(query: Query, topic: str) -> None:
+    def failing() -> Iterator[pa.RecordBatch]:
+        column = pa.array([b"x"] * 10, pa.binary())
+        yield pa.record_batch([column, column], names=["value", "key"])
+        raise OSError("the rows end here")
+
+    async def story() -> None:
+        rows = RowWriter(SCHEMA, query.options)
+        identity = Identity(query.sink, 0, "run", query=query.id)
+        async with query.process() as cluster:
+            with pytest.raises(OSError, match="the rows end here"):
+                await stage(cluster, rows, query.options, failing(), identity, 0)
+        assert await query.open_transactions() == []
+
+    play(story())
+    query.broker.produce(topic, [b"after"])
+    assert query.broker.values(topic) == [b"after"]
+
+
+def test_rows_without_a_key_of_small_batches_are_spread_over_the_partitions(broker: Broker) -> None:
+    topic = broker.topic(4)
+    query = Query(broker, topic)
+    schema = StructType([StructField("value", BinaryType())])
+
+    async def story() -> None:
+        for batch in range(12):
+            rows = pa.record_batch([pa.array([b"%d" % batch], pa.binary())], names=["value"])
+            identity = Identity(query.sink, batch, "run", query=query.id)
+            async with query.process() as cluster:
+                told = await stage(cluster, RowWriter(schema, query.options), query.options, iter([rows]), identity, 0)
+            assert told.staged is not None
+            await query.settle(batch, "run", [told.staged])
+
+    play(story())
+    assert {each.partition for each in broker.read(topic)} == {0, 1, 2, 3}

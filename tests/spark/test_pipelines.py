@@ -53,6 +53,8 @@ def test_a_lake_has_every_record_once_by_the_day_it_happened(
     before = len(lake.listed(tmp_path, lake.ROWS))
     assert lake.compact(spark, tmp_path) > 0
     assert len(lake.listed(tmp_path, lake.ROWS)) == 3 < before
+    # Who was reading when they were merged reads on.
+    assert sorted(row.id for row in rows.select("id").collect()) == list(range(150))
     assert sorted(row.id for row in lake.rows(spark, tmp_path).select("id").collect()) == list(range(150))
     broker.produce(topic, [event(150, 3)])
     assert quietly(lake.run, spark, job) == 1
@@ -460,6 +462,30 @@ def test_an_audit_tells_how_two_topics_differ(spark: SparkSession, broker: Broke
     assert audit.compare_topics(spark, (here, one), (here, same)).is_good
     report = audit.compare_topics(spark, (here, one), (here, other))
     assert [each.answer for each in report.findings] == ["no: 2 are not", "no: 1 are not"]
+
+
+def test_an_audit_tells_when_records_of_a_key_changed_places(spark: SparkSession, broker: Broker) -> None:
+    from mainstem.spark.pipelines import audit
+
+    here, (one, other) = broker.bootstrap, (broker.topic(2), broker.topic(3))
+    broker.produce(one, [b"1", b"2", b"3", b"4"], keys=[b"k", b"k", b"j", b"k"])
+    broker.produce(other, [b"3", b"1", b"4", b"2"], keys=[b"j", b"k", b"k", b"k"])
+    report = audit.compare_topics(spark, (here, one), (here, other))
+    assert [each.answer for each in report.findings] == ["yes", "yes", "no: 2 are not"]
+    assert report.findings[-1].examples == ["k: number 2 is 2 and 4", "k: number 3 is 4 and 2"]
+
+
+def test_no_field_of_a_result_goes_missing(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """The topic and the timestamp of what is written are not the result's: columns of these names are fields."""
+    from mainstem.spark.pipelines import transform
+
+    source, target = broker.topic(1), broker.topic(1)
+    broker.produce(source, [b'{"topic": "news", "timestamp": "2026-01-02T03:04:05Z"}'], keys=[b"\xff\x00"])
+    job = transform.Transform(broker.bootstrap, source, target, tmp_path, "topic string, timestamp timestamp")
+    quietly(transform.run, spark, job, "select _key as key, topic, timestamp from input")
+    (found,) = broker.read(target)
+    assert found.key == b"\xff\x00"
+    assert json.loads(found.value or b"") == {"topic": "news", "timestamp": "2026-01-02T03:04:05.000Z"}
 
 
 def test_the_demo_s_orders_are_believable() -> None:

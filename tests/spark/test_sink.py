@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from mainstem.spark.decisions import TOPIC
 from mainstem.spark.pipelines.starting import started
 from tests.spark.brokers import Broker
 
@@ -107,11 +108,45 @@ def test_a_batch_write_that_fails_leaves_nothing(spark: SparkSession, broker: Br
     assert broker.values(topic) == [b"a"]
 
 
+def test_a_write_of_which_no_task_succeeds_holds_nobody_back(spark: SparkSession, broker: Broker) -> None:
+    """Readers of what is committed would wait for its transaction until that times out."""
+    topic = broker.topic(1)
+    frame = spark.range(0, 200_000, 1, 1).selectExpr("if(id = 190000, raise_error('no'), cast(id as string)) value")
+    with pytest.raises(Exception, match="no"):
+        save(frame, broker, topic)
+    broker.produce(topic, [b"a"])
+    assert broker.values(topic) == [b"a"]
+
+
+def test_a_write_without_a_name_is_forgotten_when_it_is_done(spark: SparkSession, broker: Broker) -> None:
+    """Each is a sink of its own: the log of decisions would grow by every one of them for good."""
+
+    def kept() -> set[bytes | None]:
+        last = {each.key: each.value for each in broker.read(TOPIC)}
+        return {key for key, value in last.items() if value is not None}
+
+    topic = broker.topic(1)
+    save(spark.sql("select 'a' value"), broker, topic, txnAppId=topic, txnVersion=1)
+    before = kept()
+    save(spark.sql("select 'b' value"), broker, topic)
+    assert kept() == before
+    assert broker.values(topic) == [b"a", b"b"]
+
+
 def test_a_named_write_happens_once(spark: SparkSession, broker: Broker) -> None:
     topic = broker.topic(1)
     for version in (0, 0, 1, 0, 1):
         save(spark.sql(f"select '{version}' value"), broker, topic, txnAppId=f"job-{topic}", txnVersion=version)
     assert broker.values(topic) == [b"0", b"1"]
+
+
+def test_one_name_does_for_the_writes_of_a_batch_to_several_topics(spark: SparkSession, broker: Broker) -> None:
+    """Who writes a batch to two tables of Delta gives both writes the same name: the second must not be left out."""
+    topics = [broker.topic(1), broker.topic(1)]
+    for version in (0, 1, 1):
+        for topic in topics:
+            save(spark.sql(f"select '{version}' value"), broker, topic, txnAppId=topics[0], txnVersion=version)
+    assert [broker.values(topic) for topic in topics] == [[b"0", b"1"], [b"0", b"1"]]
 
 
 def test_a_stream_from_topic_to_topic_arrives_once_and_in_order(

@@ -141,6 +141,10 @@ def test_filters_narrow_what_is_read(spark: SparkSession, broker: Broker) -> Non
         assert found.where("timestamp >= timestamp_millis(1000000000050)").count() == 50
         assert found.where("partition in (1)").count() == 50
         assert found.where("offset = 7").count() == 2
+        # Offsets by partition name all of them, also where a filter leaves one.
+        bounds = {"startingOffsets": '{"%s": {"0": 10, "1": 20}}', "endingOffsets": '{"%s": {"0": 15, "1": -1}}'}
+        given = load(spark, broker, topic, pushFilters="true", **{name: text % topic for name, text in bounds.items()})
+        assert given.where("partition = 0").count() == 5
     finally:
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 

@@ -227,6 +227,43 @@ def test_a_topic_of_a_pattern_that_is_deleted_does_not_end_a_query_that_accepts_
         query.stop()
 
 
+def test_a_batch_that_is_run_again_passes_over_a_topic_that_was_deleted_meanwhile(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    """Where losses are accepted: the query could never go on otherwise."""
+    from confluent_kafka.admin import AdminClient
+
+    prefix = f"p-{uuid.uuid4().hex[:8]}"
+    for name in ("one", "two"):
+        broker.make_topic(f"{prefix}.{name}", 1)
+        broker.produce(f"{prefix}.{name}", [name.encode()] * 5)
+    reader = spark.readStream.format("mainstem").option("kafka.bootstrap.servers", broker.bootstrap)
+    reader = reader.option("subscribePattern", f"{prefix}.*").option("startingOffsets", "earliest")
+    frame = reader.option("failOnDataLoss", "false").option("fetchOffset.retryIntervalMs", 10).load()
+    folder = tmp_path / "checkpoint"
+
+    def begin() -> StreamingQuery:
+        writer = frame.writeStream.foreachBatch(lambda rows, _: seen.append(rows.count()))
+        return writer.option("checkpointLocation", str(folder)).trigger(availableNow=True).start()
+
+    seen: list[int] = []
+    started(begin).awaitTermination()
+    assert seen == [10]
+    # As if the run had died before Spark noted that the batch is done.
+    for done in (folder / "commits").iterdir():
+        done.unlink()
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.delete_topics([f"{prefix}.one"])[f"{prefix}.one"].result(30)
+    deadline = time.monotonic() + 60
+    while f"{prefix}.one" in admin.list_topics(timeout=30).topics:
+        assert time.monotonic() < deadline, "Kafka deletes a topic when it gets round to it, but not this one"
+        time.sleep(0.05)
+    started(begin).awaitTermination()
+    # The second batch of it, without the topic, has nothing new.
+    assert seen[:2] == [10, 5]
+    assert sum(seen[2:]) == 0
+
+
 def test_offsets_are_listed_without_what_was_deleted_meanwhile(broker: Broker) -> None:
     from confluent_kafka.admin import AdminClient
 

@@ -3,7 +3,8 @@
 A record's key is the sink. Its value names the batch, the run that decided it, the runs that it took over from, the
 transactions that make up the batch and the offsets they wrote. It is written in a transaction whose transactional id is
 the sink, so of two drivers only the one that came last can write. That b is finished is noted under a key of its own,
-without a transaction: it is true for good once it is true, whoever says it.
+without a transaction: it is true for good once it is true, whoever says it. A sink that is never used again, as that of
+a write without a name, is forgotten: its keys get a record without a value, and compaction takes them.
 
 Reading does not use `read_committed`: a decision of another sink that hangs open would hide later ones of ours.
 Instead the markers are followed: a decision counts when its producer's commit marker has been seen. After
@@ -112,6 +113,7 @@ class DecisionLog:
         self._decided: dict[str, Decision] = {}
         self._finished: dict[str, int] = {}
         self._open: dict[int, dict[str, Decision]] = {}
+        self._forgotten: set[str] = set()
         self._is_there = False
 
     async def ensure(self) -> None:
@@ -162,7 +164,7 @@ class DecisionLog:
         if TOPIC not in self._cluster.cache.topics:
             return {}
         await self._read_on()
-        found = {sink: await self.last(sink) for sink in sorted(self._decided)}
+        found = {sink: await self.last(sink) for sink in sorted(self._decided.keys() - self._forgotten)}
         return {sink: decision for sink, decision in found.items() if decision is not None}
 
     async def _read_on(self) -> None:
@@ -196,6 +198,8 @@ class DecisionLog:
         for record in iterate_records(batch):
             key = (record.key or b"").decode()
             if record.value is None:
+                # Still told to who asks for it: a task of it that comes late has nothing to write.
+                self._forgotten.add(key)
                 continue
             if key.endswith(FINISHED_SUFFIX):
                 sink = key.removesuffix(FINISHED_SUFFIX)

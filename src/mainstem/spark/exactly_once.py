@@ -91,6 +91,13 @@ def of_another_query(sink: str, batch: int, last: Decision) -> SinkError:
     )
 
 
+def rewound(sink: str, batch: int, last: Decision) -> SinkError:
+    return SinkError(
+        f"batch {batch} of {sink} comes after batch {last.batch} was written: the checkpoint was rewound, or copied "
+        "while another query went on with it. Start with a new checkpoint, or name another sink with sinkId"
+    )
+
+
 class Coordinator:
     """The driver's side of one sink."""
 
@@ -117,6 +124,9 @@ class Coordinator:
             await self._abort([each.triple for each in staged if each.triple not in last.transactions])
             if last.batch == batch and last.query != query:
                 raise of_another_query(self._sink, batch, last)
+            if last.batch > batch and query:
+                # Two drivers: the other one went past this batch between the tasks' look at the decisions and now.
+                raise rewound(self._sink, batch, last)
             return
         if not staged:
             return
@@ -146,6 +156,11 @@ class Coordinator:
         described = await self._transactions.describe(await self._open())
         listed = [each.triple for each in described.values() if each.state == ONGOING and each.triple not in kept]
         await self._abort(list(dict.fromkeys([*ours, *listed])))
+
+    async def forget(self) -> None:
+        """Leaves nothing of a sink that is finished and never used again, once the topic is compacted."""
+        for key in (self._sink, self._sink + FINISHED_SUFFIX):
+            await self._produce(Triple("", -1, -1), key, None)
 
     async def recover(self) -> Decision | None:
         """Finishes what was decided and left; the last decision. For a command, when no driver comes back."""
@@ -222,16 +237,16 @@ class Coordinator:
                 f"batch {decision.batch} of {self._sink}: the decision was refused, another driver has taken over"
             ) from error_for(code, "EndTxn of the decision")
 
-    async def _produce(self, producer: Triple, key: str, value: bytes) -> None:
+    async def _produce(self, producer: Triple, key: str, value: bytes | None) -> None:
         import pyarrow as pa
 
         options = self._options
-        if len(value) > COMPRESSED_FROM_BYTES:
+        if len(value or b"") > COMPRESSED_FROM_BYTES:
             options = replace(options, compression_type="gzip")
         sender = Sender(self._cluster, options, producer, self._transactions)
         await sender.begin()
         now_ms = int(time.time() * 1000)
-        sender.encode(WHERE, pa.array([key.encode()]), pa.array([value]), None, None, now_ms)
+        sender.encode(WHERE, pa.array([key.encode()]), pa.array([value], pa.binary()), None, None, now_ms)
         await sender.flush()
 
     async def _finish(self, decision: Decision) -> None:

@@ -124,6 +124,15 @@ class Sender:
         self._pump()
         await self._wait_for(0)
 
+    async def drop(self, within_s: float) -> None:
+        """Sends nothing more, and waits for the answers to what was sent: it is part of the transaction."""
+        if self._failure is None:
+            self._failure = KafkaError("what was to be sent was given up")
+        if self._tasks:
+            _, pending = await asyncio.wait([*self._tasks], timeout=within_s)
+            for task in pending:
+                task.cancel()
+
     def written(self) -> dict[Partition, tuple[int, int]]:
         """The first and last offset of what was written, by partition."""
         return {where: (queue.first, queue.last) for where, queue in self._queues.items() if queue.first >= 0}

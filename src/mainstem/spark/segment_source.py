@@ -181,7 +181,7 @@ def _upper(bound: Bound, where: tuple[str, int]) -> int:
 
 def _log_start(folder: Folder) -> int:
     """Records below it were deleted, though their file is still there."""
-    path = os.path.join(os.path.dirname(folder.path), LOG_STARTS)
+    path = os.path.join(os.path.dirname(folder.path.rstrip("/")), LOG_STARTS)
     try:
         with open(path, "rb") as file:
             return parse_offsets(path, file.read()).get((folder.topic, folder.partition), 0)

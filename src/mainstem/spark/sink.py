@@ -7,9 +7,12 @@ straight away, by an idempotent producer, and the driver has nothing to do.
 
 from __future__ import annotations
 
+import asyncio
 import time
 import uuid
+import zlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,9 +36,10 @@ from pyspark.sql.types import (
 )
 
 from mainstem.client.cluster import Cluster
+from mainstem.client.errors import KafkaError
 from mainstem.spark import questions
 from mainstem.spark.decisions import DecisionLog, Written
-from mainstem.spark.exactly_once import SINK_PREFIX, Coordinator, SinkError, Staged, no_step, of_another_query
+from mainstem.spark.exactly_once import SINK_PREFIX, Coordinator, SinkError, Staged, no_step, of_another_query, rewound
 from mainstem.spark.loop import runner, settle_down
 from mainstem.spark.options import SinkOptions, Topics, sink_options
 from mainstem.spark.partitioning import Partitioner, rows_by_partition
@@ -50,6 +54,8 @@ QUERY_PROPERTY: Final = "sql.streaming.queryId"
 BATCH_PROPERTY: Final = "streaming.sql.batchId"
 RUN_PROPERTY: Final = "spark.jobGroup.id"
 REMEMBERED_RUNS: Final = 16
+ABORT_WITHIN_S: Final = 5.0
+"""What has failed is not held up for longer by cleaning up after it."""
 
 
 @dataclass(frozen=True)
@@ -180,11 +186,11 @@ class RowWriter:
 class TaskWrite:
     """The rows of one task on their way."""
 
-    def __init__(self, cluster: Cluster, rows: RowWriter, sender: Sender, task: int) -> None:
+    def __init__(self, cluster: Cluster, rows: RowWriter, sender: Sender, first_turn: int) -> None:
         self._cluster = cluster
         self._rows = rows
         self._sender = sender
-        self._partitioner = Partitioner(task)
+        self._partitioner = Partitioner(first_turn)
         self._counts: dict[str, int] = {}
 
     async def take(self, batch: pa.RecordBatch) -> None:
@@ -212,6 +218,14 @@ class TaskWrite:
         return self._counts[topic]
 
 
+def _first_turn(identity: Identity, task: int) -> int:
+    """Which partition rows without a key go to first: for each task another, and for each batch.
+
+    A stream of small batches would have them all in one.
+    """
+    return zlib.crc32(f"{identity.run}.{identity.batch}".encode()) + task
+
+
 def write_rows(
     schema: StructType, options: SinkOptions, iterator: Iterator[pa.RecordBatch], identity: Identity
 ) -> SinkMessage:
@@ -223,7 +237,7 @@ def write_rows(
     task = TaskContext.get()
     number = task.partitionId() if task is not None else 0
     if not options.exactly_once:
-        here.run(_write_at_least_once(cluster, rows, options, iterator, number))
+        here.run(_write_at_least_once(cluster, rows, options, iterator, _first_turn(identity, number)))
         return SinkMessage(identity.sink, identity.run, identity.batch, None)
     return here.run(stage(cluster, rows, options, iterator, identity, number))
 
@@ -244,45 +258,53 @@ async def stage(
         if identity.batch == last.batch and identity.query != last.query:
             raise of_another_query(identity.sink, identity.batch, last)
         if identity.batch < last.batch and not identity.skips_older:
-            raise SinkError(
-                f"batch {identity.batch} of {identity.sink} comes after batch {last.batch} was written: the checkpoint "
-                "was rewound, or copied while another query went on with it. Start with a new checkpoint, or name "
-                "another sink with sinkId"
-            )
+            raise rewound(identity.sink, identity.batch, last)
         for _ in iterator:
             pass
         return nothing
     write: TaskWrite | None = None
     sender: Sender | None = None
     triple = Triple("", -1, -1)
-    for batch in iterator:
-        if not batch.num_rows:
-            continue
-        if write is None or sender is None:
-            on_step("begin-transaction")
-            triple = await kept.transactions.init(_slot(identity), two_phase=options.two_phase)
-            sender = Sender(cluster, options.kafka, triple, kept.transactions)
-            await sender.begin()
-            write = TaskWrite(cluster, rows, sender, number)
-        await write.take(batch)
-    if sender is None:
-        return nothing
-    on_step("flush")
-    await sender.flush()
+    try:
+        for batch in iterator:
+            if not batch.num_rows:
+                continue
+            if write is None or sender is None:
+                on_step("begin-transaction")
+                triple = await kept.transactions.init(_slot(identity), two_phase=options.two_phase)
+                sender = Sender(cluster, options.kafka, triple, kept.transactions)
+                await sender.begin()
+                write = TaskWrite(cluster, rows, sender, _first_turn(identity, number))
+            await write.take(batch)
+        if sender is None:
+            return nothing
+        on_step("flush")
+        await sender.flush()
+    except Exception:
+        # Nobody else may come to know of it, and who reads what is committed would wait until it times out.
+        if sender is not None:
+            await _abort_own(kept.transactions, sender, triple)
+        raise
     on_step("flushed")
     written: list[Written] = [(*where, first, end) for where, (first, end) in sorted(sender.written().items())]
     staged = Staged(triple, tuple(written))
     return SinkMessage(identity.sink, identity.run, identity.batch, staged, identity.query)
 
 
+async def _abort_own(transactions: Transactions, sender: Sender, triple: Triple) -> None:
+    await sender.drop(ABORT_WITHIN_S)
+    with suppress(KafkaError, TimeoutError):
+        await asyncio.wait_for(transactions.end(triple, False), ABORT_WITHIN_S)
+
+
 async def _write_at_least_once(
-    cluster: Cluster, rows: RowWriter, options: SinkOptions, iterator: Iterator[pa.RecordBatch], number: int
+    cluster: Cluster, rows: RowWriter, options: SinkOptions, iterator: Iterator[pa.RecordBatch], first_turn: int
 ) -> None:
     kept = _keep(cluster)
     sender, kept.idempotent = kept.idempotent, None
     if sender is None:
         sender = Sender(cluster, options.kafka, await kept.transactions.init_idempotent(), kept.transactions)
-    write = TaskWrite(cluster, rows, sender, number)
+    write = TaskWrite(cluster, rows, sender, first_turn)
     for batch in iterator:
         if batch.num_rows:
             await write.take(batch)
@@ -310,8 +332,11 @@ def settle(options: SinkOptions, messages: Sequence[WriterCommitMessage | None],
     coordinator = _coordinator(options, sink, here.cluster(options.kafka))
     if commit:
         here.run(coordinator.commit(batch, run, staged, told[0].query))
-    else:
+    elif staged:
         here.run(coordinator.abort(batch, run, staged))
+    else:
+        with suppress(KafkaError, TimeoutError):
+            here.run(asyncio.wait_for(coordinator.abort(batch, run, staged), ABORT_WITHIN_S))
 
 
 class StreamSink(DataSourceStreamArrowWriter):
@@ -355,7 +380,9 @@ class BatchSink(DataSourceArrowWriter):
         self._options = options
         run = uuid.uuid4().hex
         if options.txn_app_id is not None:
-            self._identity = Identity(f"{SINK_PREFIX}app.{options.txn_app_id}", options.txn_version or 0, run, True)
+            # As in Delta, where one name is for the writes of a batch to several tables. No topic has a colon in it.
+            name = options.txn_app_id + ("" if options.topic is None else f":{options.topic}")
+            self._identity = Identity(f"{SINK_PREFIX}app.{name}", options.txn_version or 0, run, True)
         else:
             self._identity = Identity(SINK_PREFIX + run, 0, run, True)
 
@@ -364,8 +391,17 @@ class BatchSink(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         settle(self._options, messages, self._identity.batch, commit=True)
+        has_decided = any(isinstance(each, SinkMessage) and each.staged is not None for each in messages)
+        if has_decided and self._options.txn_app_id is None:
+            # It has a name of its own that nobody asks for again; the log would grow by every write for good.
+            here = runner()
+            with suppress(KafkaError):
+                here.run(_coordinator(self._options, self._identity.sink, here.cluster(self._options.kafka)).forget())
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        if self._options.exactly_once and not any(isinstance(each, SinkMessage) for each in messages):
+            # No task got to tell; that of a worker that was killed is open all the same.
+            messages = [SinkMessage(self._identity.sink, self._identity.run, self._identity.batch, None)]
         settle(self._options, messages, self._identity.batch, commit=False)
 
 

@@ -95,9 +95,12 @@ class TopicReader(DataSourceReader):
 
     async def _plan(self, cluster: Cluster) -> list[Split]:
         options = self._options
-        there = [where for where in await questions.partitions(cluster, options.topics) if self._narrowing.keeps(where)]
-        starts = await bounds.starting_offsets(cluster, options, there)
-        ends = await bounds.ending_offsets(cluster, options, there)
+        all_of_them = await questions.partitions(cluster, options.topics)
+        there = [where for where in all_of_them if self._narrowing.keeps(where)]
+        # Offsets that are given name every partition, whichever of them a filter leaves.
+        starts = await bounds.starting_offsets(cluster, options, all_of_them)
+        ends = await bounds.ending_offsets(cluster, options, all_of_them)
+        ends = {where: ends[where] for where in there}
         earliest = await questions.list_offsets(cluster, dict.fromkeys(there, EARLIEST))
         ranges = bounds.ranges(starts, ends, earliest, options.fail_on_data_loss)
         ranges = await self._narrowed(cluster, ranges)

@@ -90,7 +90,14 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 for where, end in ends.items()
                 if where in self._target
             }
-        return to_json(self._admitted(begin, ends, limit))
+        new = [where for where in ends if where not in begin]
+        # They count for the limits with all that is in them: Spark reads new partitions from their beginning.
+        is_limited = self._options.max_offsets_per_trigger or self._options.min_offsets_per_trigger
+        firsts = runner().run(self._firsts(new)) if new and is_limited else {}
+        return to_json(self._admitted(begin, ends, firsts, limit))
+
+    async def _firsts(self, new: list[Partition]) -> Offsets:
+        return await questions.list_offsets(self._cluster(), dict.fromkeys(new, EARLIEST), leaves_out_gone=True)
 
     def _needs_pin(self) -> bool:
         starting = self._options.starting
@@ -101,13 +108,13 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         return at_the_end and not self._is_pinned
 
-    def _admitted(self, begin: Offsets, ends: Offsets, given: ReadLimit | None) -> Offsets:
+    def _admitted(self, begin: Offsets, ends: Offsets, firsts: Offsets, given: ReadLimit | None) -> Offsets:
         least, most = self._options.min_offsets_per_trigger, self._options.max_offsets_per_trigger
         now = time.monotonic()
         if isinstance(given, ReadAllAvailable) and self._target is None:
             least = most = None
-        starts = {where: begin.get(where, ends[where]) for where in ends}
-        waiting = sum(ends[where] - starts[where] for where in ends if where in begin)
+        starts = {where: begin.get(where, firsts.get(where, ends[where])) for where in ends}
+        waiting = sum(ends[where] - starts[where] for where in ends)
         is_early = (
             self._last_trigger_s is not None
             and (now - self._last_trigger_s) * 1000 < self._options.max_trigger_delay_ms
@@ -176,6 +183,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     async def _plan(self, starts: Offsets, ends: Offsets) -> list[Any]:
         cluster = self._cluster()
+        if self._sizes is None and not self._options.fail_on_data_loss:
+            # The first batch of a run may have been planned by the run before, with a topic that is gone by now.
+            there = await self._firsts([*ends])
+            ends = {where: end for where, end in ends.items() if where in there}
         new = [where for where in ends if where not in starts]
         if new:
             first = await questions.list_offsets(cluster, dict.fromkeys(new, EARLIEST))

@@ -50,6 +50,15 @@ def test_a_lake_keeps_its_topic_and_the_types_of_its_fields(tmp_path: Path) -> N
         claim(tmp_path, "orders", as_they_are)
 
 
+def test_a_field_that_would_give_the_folders_of_days_another_name_is_refused(tmp_path: Path) -> None:
+    """Spark reads no table with folders `date=…` and `_date=…` beside each other."""
+    claim(tmp_path, "orders", fields(id=LongType()))
+    plan_a_batch(tmp_path)
+    with pytest.raises(ValueError, match=r"schema: days are folders date=… in .*, and would be _date=… now"):
+        claim(tmp_path, "orders", fields(id=LongType(), Date=StringType()))
+    claim(tmp_path, "orders", fields(id=LongType(), dated=StringType()))
+
+
 def test_batches_of_a_checkpoint_that_is_gone_are_not_counted_anew(tmp_path: Path) -> None:
     check_query(tmp_path)
     metadata = tmp_path / lake_folder.CHECKPOINT / "metadata"

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from mainstem.spark.pipelines import lake, progress, transform
+from mainstem.spark.pipelines import progress, transform
+from mainstem.spark.pipelines.lake_folder import day_column
 
 
 @pytest.mark.parametrize(
@@ -19,8 +20,8 @@ def test_a_lateness_is_spelled_as_spark_knows_it(given: str, spelled: str) -> No
 
 
 def test_a_field_called_date_is_not_taken_for_the_day_of_its_folder() -> None:
-    assert lake.day_column(["id", "at"]) == "date"
-    assert lake.day_column(["id", "Date"]) == "_date"
+    assert day_column(["id", "at"]) == "date"
+    assert day_column(["id", "Date"]) == "_date"
 
 
 PROGRESS: dict[str, Any] = {

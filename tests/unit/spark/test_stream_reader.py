@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
-from mainstem.spark.offsets import Offsets
+from mainstem.spark.offsets import Offsets, Partition
 from mainstem.spark.options import source_options
 from mainstem.spark.schema import default_schema, wanted
 from mainstem.spark.stream import TopicStreamReader
@@ -29,6 +29,9 @@ class Told(TopicStreamReader):
 
     async def _ends(self, begin: Offsets) -> Offsets:
         return dict(self.now)
+
+    async def _firsts(self, new: list[Partition]) -> Offsets:
+        return dict.fromkeys(new, 0)
 
 
 def reader(**options: str) -> Told:
@@ -63,3 +66,19 @@ def test_available_now_leaves_what_came_later_to_the_next_run() -> None:
     query.prepareForTriggerAvailableNow()
     query.now = {("t", 0): 110, ("t", 1): 7}
     assert query.latestOffset({"t": {"0": 20}}) == {"t": {"0": 100}}
+
+
+def test_a_partition_that_is_new_counts_for_the_limits_with_all_that_is_in_it() -> None:
+    """A topic that a pattern finds later may have millions of records: they are no one batch."""
+    query = reader(startingOffsets="earliest", maxOffsetsPerTrigger="10")
+    query.now = {("t", 0): 20, ("t", 1): 1000}
+    assert query.latestOffset({"t": {"0": 20}}) == {"t": {"0": 20, "1": 10}}
+    assert query.latestOffset({"t": {"0": 20, "1": 10}}) == {"t": {"0": 20, "1": 20}}
+
+
+def test_records_of_a_new_partition_are_enough_for_a_batch() -> None:
+    query = reader(startingOffsets="earliest", minOffsetsPerTrigger="100")
+    query.now = {("t", 0): 20}
+    assert query.latestOffset({"t": {"0": 0}}) == {"t": {"0": 20}}
+    query.now = {("t", 0): 21, ("t", 1): 99}
+    assert query.latestOffset({"t": {"0": 20}}) == {"t": {"0": 21, "1": 99}}

@@ -3,7 +3,7 @@
 One topic: offsets that are missing, records that are there twice, and, where records carry a number of their own,
 numbers that are missing or out of order, within each key or within what the user names. Two topics, of one cluster or
 of two, or a topic and a lake: records that only one of them has, counted with how often each is there, so that a
-duplicate is a difference.
+duplicate is a difference; and of two topics that have the same, whether the records of a key are in the same order.
 
 Offsets may be missing for good reason, after compaction and where transactions ended; that is told, and is no finding.
 The report is a page that a person can open, with the figures, examples of what is wrong, and plots.
@@ -331,10 +331,39 @@ def compare(
 def compare_topics(
     spark: SparkSession, left: tuple[str, str], right: tuple[str, str], steps: Steps | None = None
 ) -> Report:
-    """Whether two topics, each given by its cluster and its name, have the same keys and values."""
-    frames = [
-        topic_frame(spark, *each).selectExpr("cast(key as string) key", "cast(value as string) value")
-        for each in (left, right)
-    ]
+    """Whether two topics, each given by its cluster and its name, have the same keys and values, in one order."""
+    columns = ("cast(key as string) key", "cast(value as string) value", "partition", "offset")
+    frames = [topic_frame(spark, *each).selectExpr(*columns) for each in (left, right)]
     names = (left[1], right[1] if right[1] != left[1] else f"{right[1]} ({right[0]})")
-    return compare(frames[0], frames[1], names, steps=steps)
+    report = compare(frames[0], frames[1], names, ["key", "value"], steps)
+    if report.is_good:
+        # Where records are missing, all that come after them are out of step, which would say nothing.
+        _at(steps, "comparing the order")
+        report.findings.append(_same_order(frames[0], frames[1]))
+    return report
+
+
+def _same_order(left: DataFrame, right: DataFrame) -> Finding:
+    """The nth record of a key against the nth, for keys that are in one partition: no other order is promised."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    def numbered(frame: DataFrame, name: str) -> DataFrame:
+        of_key = Window.partitionBy("key")
+        return (
+            frame.where("key is not null")
+            .withColumn("spread", f.max("partition").over(of_key) - f.min("partition").over(of_key))
+            .where("spread = 0")
+            .select("key", f.row_number().over(of_key.orderBy("offset")).alias("nth"), f.col("value").alias(name))
+        )
+
+    moved = numbered(left, "here").join(numbered(right, "there"), ["key", "nth"]).where("not here <=> there")
+    count = moved.count()
+    return Finding(
+        "Are the records of each key in the same order?",
+        count == 0,
+        "yes" if count == 0 else f"no: {count:,} are not",
+        [f"{row.key}: number {row.nth} is {row.here} and {row.there}" for row in moved.limit(EXAMPLES).collect()]
+        if count
+        else [],
+    )

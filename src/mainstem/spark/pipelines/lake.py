@@ -29,7 +29,16 @@ from typing import TYPE_CHECKING, Final
 
 from mainstem.spark.pipelines.audit import topic_frame
 from mainstem.spark.pipelines.durable import sync, write_durably
-from mainstem.spark.pipelines.lake_folder import BATCHES, CHECKPOINT, Lock, check_query, claim, local_folder, query_id
+from mainstem.spark.pipelines.lake_folder import (
+    BATCHES,
+    CHECKPOINT,
+    Lock,
+    check_query,
+    claim,
+    day_column,
+    local_folder,
+    query_id,
+)
 from mainstem.spark.pipelines.progress import Watcher
 from mainstem.spark.pipelines.starting import started
 
@@ -233,11 +242,6 @@ def lander(lake: Lake, landed: Callable[[int], None] | None = None) -> Callable[
     return land
 
 
-def day_column(columns: list[str]) -> str:
-    """A field of the value must not be taken for the day that its folder is named after."""
-    return "_date" if "date" in {name.lower() for name in columns} else "date"
-
-
 def _row_count(file: Path) -> int:
     import pyarrow.parquet as pq
 
@@ -296,6 +300,8 @@ def compact(spark: SparkSession, path: str | Path, below_bytes: int = COMPACT_BE
 
 
 def _compact(spark: SparkSession, root: Path, below_bytes: int) -> int:
+    # What is merged now is removed by the next run: somebody may be reading it.
+    remove_leftovers(root)
     merged = 0
     for which in (ROWS, BAD):
         by_day: dict[str, list[str]] = {}
@@ -316,7 +322,6 @@ def _compact(spark: SparkSession, root: Path, below_bytes: int) -> int:
             content = {"files": {which: files}, "replaces": names}
             write_durably(root / BATCHES / f"merged-{label}.json", json.dumps(content))
             merged += len(names)
-    remove_leftovers(root)
     return merged
 
 

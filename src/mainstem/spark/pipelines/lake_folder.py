@@ -14,6 +14,7 @@ import json
 import os
 import re
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -75,6 +76,12 @@ def claim(root: Path, topic: str, schema: StructType) -> None:
         if ("_offset" in before) != ("_offset" in fields):
             has = "the fields of its values" if "_offset" in before else "its values as they are"
             raise ValueError(f"schema: {root} has {has}; a lake has one shape, land the other in a folder of its own")
+        if day_column(before) != day_column(fields):
+            # Folders of both names beside each other are no table that Spark reads.
+            raise ValueError(
+                f"schema: days are folders {day_column(before)}=… in {root}, and would be {day_column(fields)}=… now: "
+                "a field called date comes or goes; land it in a folder of its own"
+            )
         for name in sorted(before.keys() & fields.keys()):
             if before[name]["type"] != fields[name]["type"]:
                 raise ValueError(
@@ -83,6 +90,11 @@ def claim(root: Path, topic: str, schema: StructType) -> None:
                 )
         fields = {**before, **fields}
     write_durably(path, json.dumps({"topic": topic, "fields": [*fields.values()]}))
+
+
+def day_column(columns: Iterable[str]) -> str:
+    """A field of the value must not be taken for the day that its folder is named after."""
+    return "_date" if "date" in {name.lower() for name in columns} else "date"
 
 
 def _shown(kind: Any) -> str:

@@ -2,8 +2,8 @@
 
 The input is the view `input`: the record's columns with `key` and `value` as strings, or with a schema the fields of
 the JSON value and the record's columns with an underscore in front. What comes out needs no shape of its own: a column
-`value` is written as it is, and otherwise the row becomes a JSON object. `key`, `headers`, `topic` and `partition` are
-the record's where the result has them.
+`value` is written as it is, and otherwise the row becomes a JSON object. `key`, `headers` and `partition` are the
+record's where the result has them; which topic it goes to is the pipeline's, and its timestamp is when it is written.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 META: Final = "_key binary, _topic string, _partition int, _offset bigint, _timestamp timestamp"
-SINK_COLUMNS: Final = ("key", "headers", "topic", "partition", "timestamp")
+SINK_COLUMNS: Final = ("key", "headers", "partition")
 
 Function = Callable[["DataFrame"], "DataFrame"]
 
@@ -107,7 +107,8 @@ def sink_frame(result: DataFrame) -> DataFrame:
     if not content:
         raise ValueError("the result has nothing to write: give it a column value, or others to make an object of")
     value = f.to_json(f.struct(*(f.col(f"`{name}`") for name in content))).alias("value")
-    keys = [f.col(name).cast("string").alias(name) if name == "key" else f.col(name) for name in own]
+    is_bytes = "key" in own and isinstance(result.schema["key"].dataType, BinaryType)
+    keys = [f.col(name).cast("string").alias(name) if name == "key" and not is_bytes else f.col(name) for name in own]
     return result.select(*keys, value)
 
 
