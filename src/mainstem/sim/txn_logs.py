@@ -67,6 +67,8 @@ class TxnLogs(Checker):
         """How many were written, by partition, producer id and epoch."""
         self.changes = 0
         """Counts what moved any of this."""
+        self.is_of_another_disk = False
+        """Whether there is a past that was not watched, of which the logs may have kept only a part."""
         self._owners: dict[int, tuple[int, str]] = {}
         self._read: dict[BatchView, list[StateRecord]] = {}
 
@@ -123,6 +125,7 @@ class TxnLogs(Checker):
 
     def forget(self) -> None:
         self.changes += 1
+        self.is_of_another_disk = True
         self.states.clear()
         self.partitions.clear()
         self.decisions.clear()

@@ -7,7 +7,8 @@ every step that wrote something of a transaction. Which are open is told by the 
 A start may find the high watermark before the end of the log. Of transactions that had ended before the start, with a
 marker past the high watermark, the broker knows only those that are not in its snapshot of producers: until the high
 watermark has passed them they may count or not. So may one that was open then and has all that it wrote before the
-start of the log: a log that came back empty, because it was cut before its start, knows nothing of it.
+start of the log: a log that came back empty, because it was cut before its start, knows nothing of it. The snapshots of
+another disk may tell of one that is in no file that was ever read here, for the same reason.
 """
 
 from mainstem.broker.app import Broker
@@ -58,6 +59,13 @@ class StableOffset(Checker):
         lowest = expected
         if ended_before:
             self.world.count("high watermark before an ended transaction")
+        if self.world.txn_logs.is_of_another_disk:
+            for producer_id in log.producers.states.open_producers():
+                producer = log.producers.states.get(producer_id)
+                if producer is None or producer_id in transactions.open:
+                    continue
+                if producer.txn_first_offset < log.log_start:
+                    deleted.append(producer.txn_first_offset)
         if ended_before or deleted:
             lowest = _stable([*unstable, *ended_before, *deleted], log.log_start, high)
         if not lowest <= log.last_stable_offset <= expected:
