@@ -45,7 +45,7 @@ class MetadataReplays(Checker):
             if gone and not self.world.may_be_gone(gone):
                 raise Violation("R11 metadata is replayed", f"topics {gone} are gone after a restart")
         ours = list(broker._quorum.image.encoded_records())
-        if ours != list(broker._controller.image.encoded_records()) and not broker._quorum._committed:
+        if ours != list(broker._controller.image.encoded_records()) and not _is_under_way(broker):
             raise Violation("R11 metadata is replayed", "the controller's image and the broker's differ after a start")
 
     def at_end(self, broker: Broker) -> None:
@@ -67,8 +67,8 @@ class MetadataReplays(Checker):
 
     def _check_files(self, broker: Broker) -> None:
         quorum = broker._quorum
-        if quorum._committed or quorum.machine.log_end != quorum.published_end:
-            return  # something is on its way into the image
+        if _is_under_way(broker):
+            return
         wanted = list(quorum.image.encoded_records())
         log = quorum._opened
         disk = self.world.disk
@@ -105,3 +105,8 @@ class MetadataReplays(Checker):
                 raise Violation(
                     "R11 metadata is replayed", f"from offset {end_offset} on it comes out other than the broker has it"
                 )
+
+
+def _is_under_way(broker: Broker) -> bool:
+    """Whether something is on its way into the broker's image."""
+    return bool(broker._quorum._committed) or broker._quorum.machine.log_end != broker._quorum.published_end
