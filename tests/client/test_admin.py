@@ -19,6 +19,7 @@ from mainstem.client.admin_types import (
 from mainstem.client.connection import BrokerConnection
 from mainstem.client.errors import (
     GroupIdNotFoundError,
+    IllegalStateError,
     InvalidConfigurationError,
     InvalidPartitionsError,
     KafkaError,
@@ -167,6 +168,15 @@ def test_offsets_of_a_group_are_set_listed_and_forgotten(admin: Admin, topic: st
     assert group not in [each.group_id for each in admin.list_groups()]
     with pytest.raises(GroupIdNotFoundError):
         admin.delete_groups([group])
+
+
+def test_an_offset_that_is_none_is_not_committed_and_the_old_one_stays(admin: Admin, topic: str) -> None:
+    group, tp = f"group-{uuid4().hex[:10]}", TopicPartition(topic, 0)
+    admin.alter_group_offsets(group, {tp: 5})
+    for offset in (-1, -3, 2**63):
+        with pytest.raises(IllegalStateError, match="cannot be committed"):
+            admin.alter_group_offsets(group, {tp: offset})
+    assert admin.list_group_offsets(group)[tp].offset == 5
 
 
 def test_a_group_that_there_is_not_is_told(target: Target, admin: Admin) -> None:

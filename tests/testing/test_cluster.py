@@ -1,6 +1,8 @@
 """A broker in the process: quick to start, and as hard to live with as a test wants it."""
 
+import os
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -199,3 +201,19 @@ def test_a_name_that_there_is_not_is_answered_with_the_nearest(cluster: Cluster)
         cluster.fail("Prduce", ErrorCode.NONE)
     with pytest.raises(ValueError, match="did you mean 'NOT_LEADER_OR_FOLLOWER'"):
         cluster.fail("Produce", "NOT_LEADER_OR_FOLOWER")
+
+
+def test_a_kill_leaves_neither_descriptors_nor_threads_behind() -> None:
+    """A test run may kill hundreds of times, and has about a thousand descriptors on most systems."""
+
+    def life() -> tuple[int, int]:
+        with Cluster(topics={"t": 1}) as cluster:
+            Writer(cluster.bootstrap).send("t", 0, [b"a"])
+            cluster.kill()
+        return len(os.listdir("/dev/fd")), threading.active_count()
+
+    before = life()  # what is made once is made now
+    for _ in range(3):
+        after = life()
+    assert after[0] <= before[0]
+    assert after[1] <= before[1]

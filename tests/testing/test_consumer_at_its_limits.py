@@ -226,3 +226,23 @@ def test_whoever_closes_while_others_are_slow_to_join_commits_and_goes_at_once(c
             assert mine in tps
 
     asyncio.run(asyncio.wait_for(story(), 30))
+
+
+def test_what_was_read_is_committed_when_other_partitions_are_assigned(cluster: Cluster, topic: str) -> None:
+    """When that is due, as in Java: of partitions that go, no later poll commits anything."""
+
+    async def story() -> None:
+        first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+        await write(cluster, topic, 0, [b"1", b"2", b"3"])
+        async with reading(cluster, group_id=topic, auto_commit_interval_ms=1) as consumer:
+            await consumer.assign([first])
+            read: list[ConsumerRecord] = []
+            while len(read) < 3:
+                read += await consumer.poll(1000)
+            while consumer._until_commit_s() > 0:
+                await asyncio.sleep(0.001)
+            await consumer.assign([second])
+            while (found := (await consumer.committed([first]))[first]) is None or found.offset < 3:
+                await asyncio.sleep(0.01)
+
+    asyncio.run(asyncio.wait_for(story(), 10))

@@ -13,6 +13,7 @@ from mainstem.client.errors import (
     IllegalStateError,
     InvalidProducerEpochError,
     InvalidRecordError,
+    InvalidTimestampError,
     InvalidTxnStateError,
     KafkaTimeoutError,
     ProducerFencedError,
@@ -324,3 +325,18 @@ def test_an_abort_whose_new_epoch_got_lost_can_be_asked_for_again() -> None:
     with Cluster(topics={"t": 1}) as cluster:
         asyncio.run(asyncio.wait_for(story(cluster), 20))
         assert read_values(cluster.bootstrap, "t", 0, read_committed=True) == [b"next"]
+
+
+def test_a_time_that_is_no_whole_number_keeps_nothing_behind_it_from_being_sent() -> None:
+    """`time.time() * 1000` is one. Its record must not be half in a batch that others are waiting behind."""
+
+    async def story(cluster: Cluster) -> None:
+        async with AsyncProducer(bootstrap_servers=cluster.bootstrap) as producer:
+            await producer.send_and_wait("t", b"before")
+            with pytest.raises(InvalidTimestampError, match=r"1700000000000\.5"):
+                await producer.send("t", b"never", timestamp_ms=1_700_000_000_000.5)  # type: ignore[arg-type]
+            await asyncio.wait_for(producer.send_and_wait("t", b"after"), 10)
+
+    with Cluster(topics={"t": 1}) as cluster:
+        asyncio.run(story(cluster))
+        assert read_values(cluster.bootstrap, "t") == [b"before", b"after"]

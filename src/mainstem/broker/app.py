@@ -337,6 +337,11 @@ class Broker:
             if each.listener not in self.config.controller_listeners
         ]
 
+    def drop_threads(self) -> None:
+        """For whoever kills it within a process: its threads end with what they are at. The loop must have stopped."""
+        self._quorum.drop_thread()
+        self.partitions.judges.shutdown(cancel_futures=True)
+
     def close_listeners(self) -> None:
         for listener in self._listeners.values():
             listener.close()

@@ -202,15 +202,14 @@ def config(path: Path) -> Iterator[Finding]:
 def cluster(given: argparse.Namespace) -> list[Finding]:
     import uvloop
 
+    from mainstem.cli.session import admin_options
     from mainstem.client.admin import AsyncAdmin
     from mainstem.client.errors import KafkaError
 
     findings: list[Finding] = []
 
     async def run() -> None:
-        async with AsyncAdmin(
-            bootstrap_servers=given.bootstrap, client_id="mainstem-doctor", default_api_timeout_ms=given.timeout
-        ) as admin:
+        async with AsyncAdmin(**admin_options(given)) as admin:
             try:
                 await admin.connect()
             except KafkaError as error:

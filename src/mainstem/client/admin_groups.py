@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from mainstem.client.admin_base import AdminBase, by_topic, raise_first
 from mainstem.client.admin_types import GroupDescription, GroupListing, MemberDescription
 from mainstem.client.cluster import CoordinatorKind
+from mainstem.client.commits import check_offsets
 from mainstem.client.connection import BrokerConnection
 from mainstem.client.errors import KafkaError, UnsupportedVersionError, error_for, raise_for
 from mainstem.client.metadata import BrokerAddress
@@ -236,12 +237,13 @@ class GroupsAdmin(AdminBase):
     ) -> None:
         """Commits offsets for a group that has no members at this moment."""
         failed: dict[TopicPartition, KafkaError] = {}
+        positions = {tp: OffsetAndMetadata(each) if isinstance(each, int) else each for tp, each in offsets.items()}
+        check_offsets(positions)
 
         async def ask(connection: BrokerConnection) -> None:
             failed.clear()
             topics: dict[str, list[OffsetCommitRequestPartition]] = {}
-            for tp, given in offsets.items():
-                position = OffsetAndMetadata(given) if isinstance(given, int) else given
+            for tp, position in positions.items():
                 topics.setdefault(tp.topic, []).append(
                     OffsetCommitRequestPartition(
                         partition_index=tp.partition,

@@ -22,7 +22,7 @@ from mainstem.client.errors import (
     error_for,
 )
 from mainstem.client.lanes import Lane
-from mainstem.client.options import INT32_MAX
+from mainstem.client.options import INT32_MAX, INT64_MAX
 from mainstem.client.types import OffsetAndMetadata, TopicPartition
 from mainstem.protocol.api import ApiKey
 from mainstem.protocol.errors import ErrorCode
@@ -54,6 +54,13 @@ class GroupMetadata(NamedTuple):
     generation_id: int = -1
     member_id: str = ""
     group_instance_id: str | None = None
+
+
+def check_offsets(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    """Raises for one that is none: a broker takes it, and the group has no position from then on."""
+    for tp, each in offsets.items():
+        if not 0 <= each.offset <= INT64_MAX:
+            raise IllegalStateError(f"offset {each.offset} cannot be committed", topic=tp.topic, partition=tp.partition)
 
 
 class Coordinator:
@@ -117,11 +124,7 @@ class Commits:
         """Writes all of them or raises. CommitFailedError where others have the partitions now."""
         if not offsets:
             return
-        for tp, each in offsets.items():
-            if each.offset < 0:
-                raise IllegalStateError(
-                    f"offset {each.offset} cannot be committed", topic=tp.topic, partition=tp.partition
-                )
+        check_offsets(offsets)
         who = self._who()
 
         async def attempt(connection: BrokerConnection) -> None:

@@ -200,6 +200,7 @@ class AsyncConsumer:
         self._check()
         self._reads_all = False
         wanted = [TopicPartition(*each) for each in partitions]
+        self._commit_when_due()  # as in Java: no later poll commits for those that go
         self._subscription.assign(wanted)
         self._drop_in_hand([tp for tp in {(r.topic, r.partition) for r in self._in_hand} if tp not in wanted])
         self._cluster.want({tp.topic for tp in wanted})

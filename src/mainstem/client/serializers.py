@@ -125,12 +125,12 @@ def as_bytes(value: Any, what: str, topic: str) -> bytes:
 
 
 def check_place(topic: str, partition: int | None, timestamp_ms: int | None) -> None:
-    """Raises for a place or a time that no record has."""
-    if partition is not None and not 0 <= partition <= INT32_MAX:
+    """Raises for a place or a time that no record has; `time.time() * 1000` is none, for it is no whole number."""
+    if partition is not None and not (isinstance(partition, int) and 0 <= partition <= INT32_MAX):
         raise InvalidPartitionsError(
-            f"partition is {partition}; it is at least 0 and less than 2**31, or None", topic=topic
+            f"partition is {partition!r}; it is an int, at least 0 and less than 2**31, or None", topic=topic
         )
-    if timestamp_ms is not None and not 0 <= timestamp_ms <= INT64_MAX:
+    if timestamp_ms is not None and not (isinstance(timestamp_ms, int) and 0 <= timestamp_ms <= INT64_MAX):
         raise InvalidTimestampError(
-            f"timestamp_ms is {timestamp_ms}; it is at least 0 and less than 2**63, or None", topic=topic
+            f"timestamp_ms is {timestamp_ms!r}; it is an int, at least 0 and less than 2**63, or None", topic=topic
         )

@@ -26,6 +26,7 @@ from typing import Final, Protocol, TypeVar
 from mainstem.client.accumulator import PartitionQueue
 from mainstem.client.batches import ProducerBatch
 from mainstem.client.cluster import Cluster, CoordinatorKind
+from mainstem.client.commits import check_offsets
 from mainstem.client.connection import BrokerConnection
 from mainstem.client.errors import IllegalStateError, InvalidTxnStateError, KafkaError, error_for, raise_for
 from mainstem.client.idempotence import Idempotence
@@ -283,6 +284,7 @@ class TransactionManager:
             raise IllegalStateError("offsets are sent within a transaction: begin one first")
         if not offsets:
             return
+        check_offsets(offsets)
         try:
             if not self._is_v2 and group.group_id not in self._groups:
                 self._may_be_begun = True

@@ -263,11 +263,16 @@ class _Running:
     def kill(self) -> None:
         async def drop() -> list[asyncio.Task[Any]]:
             self._broker.close_listeners()
-            return list(asyncio.all_tasks())
+            tasks = list(asyncio.all_tasks())
+            for task in tasks:
+                task._log_destroy_pending = False  # type: ignore[attr-defined]  # that is what a kill does
+            return tasks
 
         tasks = self.run(drop())
         self._end()
+        self._broker.drop_threads()
         self._files.die()
+        self._loop.close()
         _graveyard.append((self._loop, self._broker, tasks))
 
     def _end(self) -> None:

@@ -1,4 +1,5 @@
 import json
+from typing import Any
 
 import pytest
 
@@ -50,15 +51,15 @@ def test_what_a_serializer_raises_or_gives_wrongly_is_told_with_the_topic() -> N
     assert serialize(lambda value: None, 5, "value", "orders") is None
 
 
-@pytest.mark.parametrize("timestamp_ms", [-1, 1 << 63])
-def test_a_time_that_no_record_can_have_is_refused_before_it_is_in_a_batch(timestamp_ms: int) -> None:
+@pytest.mark.parametrize("timestamp_ms", [-1, 1 << 63, 1.5])
+def test_a_time_that_no_record_can_have_is_refused_before_it_is_in_a_batch(timestamp_ms: Any) -> None:
     """There it would keep the batch, and all behind it, from ever being sent."""
     with pytest.raises(InvalidTimestampError, match=str(timestamp_ms)):
         check_place("t", 0, timestamp_ms)
     check_place("t", 0, (1 << 63) - 1)
 
 
-@pytest.mark.parametrize("partition", [-1, 1 << 31])
-def test_a_partition_that_no_topic_can_have_is_refused(partition: int) -> None:
+@pytest.mark.parametrize("partition", [-1, 1 << 31, 0.5, "0"])
+def test_a_partition_that_no_topic_can_have_is_refused(partition: Any) -> None:
     with pytest.raises(InvalidPartitionsError, match=str(partition)):
         check_place("t", partition, None)

@@ -448,6 +448,10 @@ class MetadataQuorum:
             await self._loop.run_in_executor(self._thread, self._log.close, self._clock.wall_ms())
         self._thread.shutdown(wait=False)
 
+    def drop_thread(self) -> None:
+        """Without a stop: what is being written is waited for, and nothing more is."""
+        self._thread.shutdown(cancel_futures=True)
+
 
 def _take_voters(batch: BatchView, voters: VoterSet) -> None:
     for record in iterate_records(batch):
