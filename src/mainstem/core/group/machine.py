@@ -35,6 +35,8 @@ from mainstem.protocol.schema import Message
 EXPIRE: Final = "expire"
 EXPIRE_MAX: Final = 1000
 """How many records go at a time: after a long rest it may be all of them, and others have to be served."""
+EXPIRE_LOOK_MAX: Final = 10_000
+"""How many offsets are looked at for it at a time."""
 EXPIRE_MORE_MS: Final = 100
 GROUP_METADATA_PREFIX: Final = GroupMetadataKey.API_KEY.to_bytes(2, "big")
 DESCRIBE_SAYS_NOT_FOUND_SINCE: Final = 6
@@ -46,6 +48,8 @@ class GroupMachine:
         self.store = GroupStore()
         self.members = Rebalancing(config, self.store)
         self.offsets = Offsets(self.members)
+        self._to_look_at: list[str] = []
+        """The groups that the expiry under way has not come to, the next one last."""
 
     @property
     def groups(self) -> dict[str, ClassicGroup]:
@@ -209,17 +213,23 @@ class GroupMachine:
     def _expire(self, now_ms: int) -> Outcome:
         out = Outcome()
         out.atomic = False
-        for group in list(self.groups.values()):
-            if len(out.records) >= EXPIRE_MAX:
-                break
-            expired, none_left = self.offsets.expire(group, now_ms, EXPIRE_MAX - len(out.records))
-            out.records += expired
-            if none_left and group.state is EMPTY:
-                self._bury(out, group)
+        if not self._to_look_at:
+            self._to_look_at = list(reversed(self.groups))
+        looked = 0
+        while self._to_look_at and looked < EXPIRE_LOOK_MAX and len(out.records) < EXPIRE_MAX:
+            group = self.groups.get(self._to_look_at[-1])
+            if group is not None:
+                looked += 1 + len(self.store.offsets_of(group.group_id))
+                expired, none_left = self.offsets.expire(group, now_ms, EXPIRE_MAX - len(out.records))
+                out.records += expired
+                if none_left and group.state is EMPTY:
+                    self._bury(out, group)
+            if len(out.records) < EXPIRE_MAX:
+                self._to_look_at.pop()
         if out.records:
             out.note("expired offsets and groups", records=len(out.records))
-        more = len(out.records) >= EXPIRE_MAX
-        out.effects.append(ArmTimer((EXPIRE,), EXPIRE_MORE_MS if more else self.config.offsets_retention_check_ms))
+        delay_ms = EXPIRE_MORE_MS if self._to_look_at else self.config.offsets_retention_check_ms
+        out.effects.append(ArmTimer((EXPIRE,), delay_ms))
         return out
 
     def parked(self) -> list[Ticket]:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import sys
 from random import Random
 
-from mainstem.core.coordinator.effects import LogRecord
+import pytest
+
+from mainstem.core.coordinator.effects import ArmTimer, LogRecord
 from mainstem.core.group import records
-from mainstem.core.group.machine import EXPIRE_MAX
-from mainstem.core.group.store import GroupStore
+from mainstem.core.group.classic import ClassicGroup
+from mainstem.core.group.machine import EXPIRE, EXPIRE_LOOK_MAX, EXPIRE_MAX, EXPIRE_MORE_MS
+from mainstem.core.group.offsets import Offsets
+from mainstem.core.group.store import CommittedOffset, GroupStore
 from mainstem.protocol.errors import ErrorCode
 from mainstem.protocol.messages.group_records import OffsetCommitKey, OffsetCommitValue
 from mainstem.protocol.messages.record_framing import GROUP_RECORDS
@@ -316,6 +320,30 @@ def test_many_offsets_expire_a_few_at_a_time() -> None:
     assert h.list_groups() == {}
     assert snapshot(h.restart().machine.store) == ({}, {}, {})
     h.check()
+
+
+def test_offsets_that_do_not_expire_are_looked_at_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And each once: those that do expire may lie behind them."""
+    h = Harness()
+    each = EXPIRE_LOOK_MAX // 10
+    for number in range(35):
+        h.commit(f"g{number}", {("t", partition): 1 for partition in range(each)})
+    looked: list[int] = []
+    original = Offsets._has_expired
+
+    def has_expired(self: Offsets, group: ClassicGroup, committed: CommittedOffset, now_ms: int) -> bool:
+        looked[-1] += 1
+        return original(self, group, committed, now_ms)
+
+    monkeypatch.setattr(Offsets, "_has_expired", has_expired)
+    delay_ms = EXPIRE_MORE_MS
+    while delay_ms == EXPIRE_MORE_MS:
+        looked.append(0)
+        (armed,) = h.machine.timer_fired((EXPIRE,), h.now_ms).effects
+        assert isinstance(armed, ArmTimer)
+        delay_ms = armed.delay_ms
+    assert max(looked) <= EXPIRE_LOOK_MAX + each
+    assert (sum(looked), delay_ms) == (35 * each, h.machine.config.offsets_retention_check_ms)
 
 
 def test_an_aborted_transaction_leaves_the_offset_as_it_was() -> None:
