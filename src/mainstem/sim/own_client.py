@@ -8,7 +8,7 @@ power loss may have taken what was acknowledged, only answers that cannot be of 
 import asyncio
 import contextlib
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from mainstem.client.consumer import AsyncConsumer
 from mainstem.client.errors import KafkaError
@@ -33,6 +33,10 @@ QUICK: dict[str, Any] = {
 }
 """Time is short in a run: nobody waits as long as in real life."""
 
+DELIVERY_TIMEOUT_MS: Final = 45_000
+"""A log that is found damaged stays offline, and the producer tries until this is over, as it should. It is less than a
+run waits for its clients at the end, by more than they pause."""
+
 
 class OwnProducer:
     """Sends a few records at a time, waits for some of them, and notes where they went."""
@@ -51,7 +55,7 @@ class OwnProducer:
             clock=lambda: client_ms(self.world),
             linger_ms=self.rng.choice((0, 5, 50)),
             batch_size=self.rng.choice((200, 16_384)),
-            delivery_timeout_ms=60_000,
+            delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
             compression_type=self.rng.choice(("none", "gzip", "lz4")),
             **QUICK,
         ) as producer:
