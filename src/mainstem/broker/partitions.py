@@ -190,7 +190,8 @@ class Partitions:
         """Opens every log that is there, in slices, and sets aside what the metadata does not know."""
         self.image = image
         self._take_broker_settings()
-        for count, _ in enumerate(self.dirs.load(self._clock.wall_ms(), self._assigned_directory)):
+        opening = self.dirs.load(self._clock.wall_ms(), self._assigned_directory, self._owner)
+        for count, _ in enumerate(opening):
             if count % 16 == 15:
                 await asyncio.sleep(0)
         strays: list[Key] = []
@@ -252,6 +253,10 @@ class Partitions:
     def _assigned_directory(self, topic: str, index: int) -> bytes | None:
         state = self.image.partition(topic, index)
         return state.directory_of(self._node_id) if state is not None and self._node_id in state.replicas else None
+
+    def _owner(self, topic: str, index: int) -> bytes | None:
+        state = self.image.topics.get(topic)
+        return state.topic_id if state is not None and index in state.partitions else None
 
     # Following the metadata
 
