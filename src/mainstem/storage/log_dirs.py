@@ -19,6 +19,7 @@ checkpoint files, and closes everything at a clean stop. Rules:
   the one that the metadata names is kept. A copy that was not finished is begun anew (`interrupted_moves`).
 - A directory that fails while it is given a partition keeps a folder of it, and the partition is made in another one.
   The metadata may name neither when both are there again: what is of another topic, or was never used, is set aside.
+  So is what was never used where the metadata names a directory that is offline: the records are there.
 - A recovery point on disk is never higher than what is synced. So `lower_recovery_point` comes before a truncation,
   and a partition created under the name of a deleted one first removes what the checkpoint files say about the old
   one.
@@ -240,8 +241,8 @@ class LogDirs(Generic[LogT]):
     ) -> Iterator[LogPlace]:
         """Opens every log; what is yielded has just been opened, or has failed and is in `failed_logs`.
 
-        For a partition that is in two directories, `assigned` is the one that the metadata names for it, and `owner`
-        the id of the topic that has it there. ValueError where these leave open which is the partition.
+        `assigned` is the directory that the metadata names for a partition, if any, and `owner` the id of the topic
+        that has it there. ValueError where one is in two directories and these leave open which it is.
         """
         for directory in self.directories:
             try:
@@ -258,6 +259,8 @@ class LogDirs(Generic[LogT]):
                     self._removals.append(Removal(self._fs, directory, f"{directory.path}/{name}", now_ms))
                 if folder.kind is FolderKind.FUTURE:
                     self.interrupted_moves[folder.topic, folder.partition] = directory
+        if self.any_offline:
+            self._set_aside_what_is_offline(assigned)
         for directory in self.online:
             for (topic, partition), path in list(directory.partitions.items()):
                 if directory.offline is None:
@@ -284,6 +287,15 @@ class LogDirs(Generic[LogT]):
         with suppress(StorageError):  # the directory with the folder that nobody needs is offline then, and goes alone
             self.set_stray(*key)
         self._homes[key] = kept
+
+    def _set_aside_what_is_offline(self, assigned: Callable[[str, int], bytes | None]) -> None:
+        """An empty folder in the place of a partition that is elsewhere would be served, and then named, as it."""
+        online = {directory.directory_id for directory in self.online}
+        for key, home in list(self._homes.items()):
+            named = assigned(*key)
+            if named is not None and named not in online and not self._may_hold_records(home, key):
+                with suppress(StorageError):  # its directory is offline then, and takes it along
+                    self.set_stray(*key)
 
     def _may_be_of(self, topic_id: bytes | None, directory: LogDirectory, key: TopicPartition) -> bool:
         try:
