@@ -167,6 +167,74 @@ def test_a_directory_that_fails_while_a_partition_is_created_takes_its_others_al
     run(scenario, f"{METADATA},{OTHER}")
 
 
+def test_a_start_finds_what_was_acknowledged_in_a_partition_that_another_directory_failed_to_take() -> None:
+    """The directory that failed has a folder of it too, whole and empty, and the metadata names neither."""
+
+    async def carry(message: Message, version: int, deliver: Deliver) -> Message:
+        if isinstance(message, AssignReplicasToDirsRequest):
+            raise RemoteError(ErrorCode.NETWORK_EXCEPTION, "lost on the way")
+        return await deliver(message, version)
+
+    async def scenario(node: Broker, peer: Peer, disk: SimDisk, fatal: list[BaseException]) -> None:
+        disk.faults.append(Fault(Effect.FAIL, "sync_directory", path=lambda path: path == OTHER))
+        await create(peer, "log", partitions=2)
+        await until("both are there", lambda: all(node.partitions.get("log", index) for index in range(2)))
+        assert {directory_of(node, "log", index) for index in range(2)} == {METADATA}
+        (twice,) = [index for index in range(2) if disk.is_directory(f"{OTHER}/log-{index}")]
+        request = produce_request("log", batch_of(b"acknowledged"))
+        request.topic_data[0].partition_data[0].index = twice
+        answer = await peer.ask(request, 9, ProduceResponse)
+        assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+        killed = disk.fork()
+        killed.kill()
+        again = await start_node("/data", killed, log_dirs=f"{METADATA},{OTHER}")
+        assert directory_of(again, "log", twice) == METADATA
+        assert again.partitions.find("log", twice).log.log_end == 1
+        await again.stop()
+        assert not fatal
+
+    run(scenario, f"{METADATA},{OTHER}", carry)
+
+
+def test_no_empty_folder_is_served_for_a_partition_whose_directory_is_offline() -> None:
+    """One directory failed to take the partition, and has a folder of it, whole and empty; the next start finds that
+    one in order, and not the one that took it."""
+    third = "/data/c"
+    dirs = f"{METADATA},{OTHER},{third}"
+
+    async def scenario(node: Broker, peer: Peer, disk: SimDisk, fatal: list[BaseException]) -> None:
+        disk.faults.append(Fault(Effect.FAIL, "sync_directory", path=lambda path: path == OTHER))
+        await create(peer, "log", partitions=6)
+        await until("all are there", lambda: all(node.partitions.get("log", index) for index in range(6)))
+        twice = next(
+            index
+            for index in range(6)
+            if directory_of(node, "log", index) == third and disk.is_directory(f"{OTHER}/log-{index}")
+        )
+        topic_id = node.image.topics["log"].topic_id
+        await until("the directory is known", lambda: not node.assignments.is_wrong(topic_id, twice))
+        request = produce_request("log", batch_of(b"acknowledged"))
+        request.topic_data[0].partition_data[0].index = twice
+        answer = await peer.ask(request, 9, ProduceResponse)
+        assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+        killed = disk.fork()
+        killed.kill()
+        killed.faults.append(Fault(Effect.FAIL, "list", path=lambda path: path == third))
+        again = await start_node("/data", killed, log_dirs=dirs)
+        assert [one.path for one in again.partitions.dirs.online] == [METADATA, OTHER]
+        with pytest.raises(RemoteError) as refused:
+            again.partitions.find("log", twice)
+        assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+        await again.stop()
+        healed = await start_node("/data", killed, log_dirs=dirs)
+        assert directory_of(healed, "log", twice) == third
+        assert healed.partitions.find("log", twice).log.log_end == 1
+        await healed.stop()
+        assert not fatal
+
+    run(scenario, dirs)
+
+
 def test_nothing_is_acknowledged_by_a_moved_partition_that_a_start_would_not_find() -> None:
     """A move whose old folder cannot be set aside leaves two folders, of which a start takes the one that the metadata
     names: until that is the new one, what it took would be gone."""

@@ -17,7 +17,12 @@ from mainstem.broker.clock import Clock
 from mainstem.broker.config_view import ConfigView
 from mainstem.broker.partition import Partition
 from mainstem.core.controller.image import BROKER, TOPIC, ClusterImage, ImageDelta
-from mainstem.core.controller.states import PartitionState, TopicState
+from mainstem.core.controller.states import (
+    MIGRATING_DIRECTORY,
+    UNASSIGNED_DIRECTORY,
+    PartitionState,
+    TopicState,
+)
 from mainstem.core.log.config import LogConfig, parse_log_config, server_defaults
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.storage.checkpoint import RECOVERY_POINTS, MalformedFileError
@@ -190,7 +195,8 @@ class Partitions:
         """Opens every log that is there, in slices, and sets aside what the metadata does not know."""
         self.image = image
         self._take_broker_settings()
-        for count, _ in enumerate(self.dirs.load(self._clock.wall_ms(), self._assigned_directory)):
+        opening = self.dirs.load(self._clock.wall_ms(), self._assigned_directory, self._owner)
+        for count, _ in enumerate(opening):
             if count % 16 == 15:
                 await asyncio.sleep(0)
         strays: list[Key] = []
@@ -251,7 +257,14 @@ class Partitions:
 
     def _assigned_directory(self, topic: str, index: int) -> bytes | None:
         state = self.image.partition(topic, index)
-        return state.directory_of(self._node_id) if state is not None and self._node_id in state.replicas else None
+        if state is None or self._node_id not in state.replicas:
+            return None
+        named = state.directory_of(self._node_id)
+        return None if named in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY) else named
+
+    def _owner(self, topic: str, index: int) -> bytes | None:
+        state = self.image.topics.get(topic)
+        return state.topic_id if state is not None and index in state.partitions else None
 
     # Following the metadata
 

@@ -17,6 +17,9 @@ checkpoint files, and closes everything at a clean stop. Rules:
 - A partition moves to another directory as a copy under a `-future` name. It takes the partition's place by a rename,
   when it is complete and durable; then the old folder is set aside. A crash between the two leaves both, equal, and
   the one that the metadata names is kept. A copy that was not finished is begun anew (`interrupted_moves`).
+- A directory that fails while it is given a partition keeps a folder of it, and the partition is made in another one.
+  The metadata may name neither when both are there again: what is of another topic, or was never used, is set aside.
+  So is what was never used where the metadata names a directory that is offline: the records are there.
 - A recovery point on disk is never higher than what is synced. So `lower_recovery_point` comes before a truncation,
   and a partition created under the name of a deleted one first removes what the checkpoint files say about the old
   one.
@@ -51,7 +54,7 @@ from mainstem.storage.partition_folder import (
     future_folder_name,
     stray_folder_name,
 )
-from mainstem.storage.partition_jobs import Creation, Deletion, NewPartition
+from mainstem.storage.partition_jobs import Creation, Deletion, NewPartition, was_used
 from mainstem.storage.partition_metadata import read_topic_id, write_topic_id
 
 _CREATED_TOGETHER: Final = 128
@@ -231,11 +234,15 @@ class LogDirs(Generic[LogT]):
     # Start
 
     def load(
-        self, now_ms: int, assigned: Callable[[str, int], bytes | None] = lambda topic, partition: None
+        self,
+        now_ms: int,
+        assigned: Callable[[str, int], bytes | None] = lambda topic, partition: None,
+        owner: Callable[[str, int], bytes | None] = lambda topic, partition: None,
     ) -> Iterator[LogPlace]:
         """Opens every log; what is yielded has just been opened, or has failed and is in `failed_logs`.
 
-        `assigned` is the directory that the metadata names for a partition, for one that is in two.
+        `assigned` is the directory that the metadata names for a partition, if any, and `owner` the id of the topic
+        that has it there. ValueError where one is in two directories and these leave open which it is.
         """
         for directory in self.directories:
             try:
@@ -246,27 +253,61 @@ class LogDirs(Generic[LogT]):
             for key in list(directory.partitions):
                 other = self._homes.setdefault(key, directory)
                 if other is not directory:
-                    self._settle(key, other, directory, assigned(*key))
+                    self._settle(key, other, directory, assigned(*key), owner(*key))
             for name, folder in directory.folders.items():
                 if folder.kind in (FolderKind.DELETE, FolderKind.FUTURE):
                     self._removals.append(Removal(self._fs, directory, f"{directory.path}/{name}", now_ms))
                 if folder.kind is FolderKind.FUTURE:
                     self.interrupted_moves[folder.topic, folder.partition] = directory
+        if self.any_offline:
+            self._set_aside_what_is_offline(assigned)
         for directory in self.online:
             for (topic, partition), path in list(directory.partitions.items()):
                 if directory.offline is None:
                     yield self._open(directory, topic, partition, path, directory.previous_stop.clean)
         self._loaded = True
 
-    def _settle(self, key: TopicPartition, one: LogDirectory, two: LogDirectory, assigned: bytes | None) -> None:
-        """Keeps one of two folders of a partition, which a move left when it was interrupted at its very end."""
-        if assigned not in (one.directory_id, two.directory_id):
+    def _settle(
+        self, key: TopicPartition, one: LogDirectory, two: LogDirectory, assigned: bytes | None, owner: bytes | None
+    ) -> None:
+        """Keeps one of two folders of a partition, which a move or a creation left when it was interrupted."""
+        if assigned in (one.directory_id, two.directory_id):
+            kept, dropped = (one, two) if assigned == one.directory_id else (two, one)
+        elif not self._may_be_of(owner, two, key):
+            kept, dropped = one, two  # which may be of another topic too: then the caller sets it aside
+        elif not self._may_be_of(owner, one, key):
+            kept, dropped = two, one
+        elif not self._may_hold_records(two, key):
+            kept, dropped = one, two
+        elif not self._may_hold_records(one, key):
+            kept, dropped = two, one
+        else:
             raise ValueError(f"log.dirs: {folder_name(*key)} is in both {one.path} and {two.path}")
-        kept, dropped = (one, two) if assigned == one.directory_id else (two, one)
         self._homes[key] = dropped
         with suppress(StorageError):  # the directory with the folder that nobody needs is offline then, and goes alone
             self.set_stray(*key)
         self._homes[key] = kept
+
+    def _set_aside_what_is_offline(self, assigned: Callable[[str, int], bytes | None]) -> None:
+        """An empty folder in the place of a partition that is elsewhere would be served, and then named, as it."""
+        online = {directory.directory_id for directory in self.online}
+        for key, home in list(self._homes.items()):
+            named = assigned(*key)
+            if named is not None and named not in online and not self._may_hold_records(home, key):
+                with suppress(StorageError):  # its directory is offline then, and takes it along
+                    self.set_stray(*key)
+
+    def _may_be_of(self, topic_id: bytes | None, directory: LogDirectory, key: TopicPartition) -> bool:
+        try:
+            return topic_id is not None and read_topic_id(self._fs, directory.partitions[key]) == topic_id
+        except OSError:
+            return True
+
+    def _may_hold_records(self, directory: LogDirectory, key: TopicPartition) -> bool:
+        try:
+            return was_used(self._fs, directory.partitions[key])
+        except OSError:
+            return True
 
     def _open(self, directory: LogDirectory, topic: str, partition: int, folder: str, clean: bool) -> LogPlace:
         key = (topic, partition)

@@ -71,3 +71,14 @@ class Deletion:
         for old, new in self.renames:
             self.fs.rename(old, new)
         self.fs.sync_directory(self.directory.path)
+
+
+def was_used(fs: FileSystem, folder: str) -> bool:
+    """Whether there is more in a partition's folder than its creation puts there. OSError where it cannot be read."""
+    for name in fs.list_directory(folder):
+        parsed = names.parse_offset_name(name)
+        if parsed is not None:
+            offset, extension = parsed
+            if offset > 0 or (extension.startswith(names.LOG) and fs.file_size(f"{folder}/{name}") > 0):
+                return True
+    return False

@@ -23,6 +23,7 @@ from mainstem.storage.partition_folder import (
     stray_folder_name,
 )
 from mainstem.storage.partition_jobs import NewPartition
+from mainstem.storage.partition_metadata import write_topic_id
 
 CLUSTER = "cluster"
 TOPIC_ID = bytes(range(16))
@@ -454,12 +455,83 @@ def test_a_directory_is_locked_while_it_is_used() -> None:
     new_dirs(disk, "/a")
 
 
-def test_a_partition_in_two_directories_stops_the_start() -> None:
+def load_with_owner(disk: SimDisk, owner: bytes | None) -> Dirs:
+    dirs = LogDirs(disk, Random(2), ["/a", "/b"], CLUSTER, 1, open_fake)
+    for _ in dirs.load(0, owner=lambda topic, partition: owner):
+        pass
+    return dirs
+
+
+def make_folder(disk: SimDisk, folder: str, topic_id: bytes | None, log: str = "00000000000000000000.log") -> None:
+    disk.make_directories(folder)
+    disk.open(f"{folder}/{log}", create=True).close()
+    if topic_id is not None:
+        write_topic_id(disk, folder, topic_id)
+
+
+def fill(disk: SimDisk, path: str) -> None:
+    disk.open(path).write_at(0, [b"records"])
+
+
+@pytest.mark.parametrize("log", ["00000000000000000000.log", "00000000000000000007.log"])
+def test_a_partition_with_records_in_two_directories_stops_the_start(log: str) -> None:
     disk = new_disk("/a", "/b")
-    disk.make_directories("/a/t-0")
-    disk.make_directories("/b/t-0")
+    for path in ("/a", "/b"):
+        make_folder(disk, f"{path}/t-0", TOPIC_ID, log)
+        if log.startswith("00000000000000000000"):
+            fill(disk, f"{path}/t-0/{log}")
     with pytest.raises(ValueError, match="t-0 is in both /a and /b"):
-        new_dirs(disk)
+        load_with_owner(disk, TOPIC_ID)
+    disk.kill()
+    disk.faults.append(Fault(Effect.FAIL, "open", "/b/t-0/partition.metadata"))
+    with pytest.raises(ValueError, match="t-0 is in both /a and /b"):
+        load_with_owner(disk, TOPIC_ID)
+
+
+@pytest.mark.parametrize("used", ["/a", "/b"])
+def test_of_two_folders_of_a_partition_the_one_that_was_never_used_is_set_aside(used: str) -> None:
+    disk = new_disk("/a", "/b")
+    for path in ("/a", "/b"):
+        make_folder(disk, f"{path}/t-0", TOPIC_ID)
+    fill(disk, f"{used}/t-0/00000000000000000000.log")
+    dirs = load_with_owner(disk, TOPIC_ID)
+    assert dirs.logs["t", 0].place.folder == f"{used}/t-0"
+    home = dirs.directory_of("t", 0)
+    assert home is not None
+    assert home.path == used
+    (other,) = {"/a", "/b"} - {used}
+    assert [name for name in disk.list_directory(other) if name.startswith("t-0.") and name.endswith("-stray")]
+
+
+@pytest.mark.parametrize("others", [None, bytes(range(1, 17))], ids=["none", "another"])
+@pytest.mark.parametrize("own", ["/a", "/b"])
+def test_of_two_folders_of_a_partition_the_one_that_is_not_of_its_topic_is_set_aside(
+    own: str, others: bytes | None
+) -> None:
+    disk = new_disk("/a", "/b")
+    for path in ("/a", "/b"):
+        make_folder(disk, f"{path}/t-0", TOPIC_ID if path == own else others)
+        fill(disk, f"{path}/t-0/00000000000000000000.log")
+    dirs = load_with_owner(disk, TOPIC_ID)
+    assert dirs.logs["t", 0].place.folder == f"{own}/t-0"
+
+
+@pytest.mark.parametrize("owner", [None, TOPIC_ID], ids=["deleted", "known"])
+@pytest.mark.parametrize("operation", ["make_directory", "open", "write", "sync", "rename", "sync_directory"])
+def test_a_partition_that_no_directory_could_take_does_not_stop_the_next_start(
+    operation: str, owner: bytes | None
+) -> None:
+    disk = new_disk("/a", "/b")
+    dirs = new_dirs(disk)
+    disk.faults += [Fault(Effect.FAIL, operation, path) for path in ("/a/t-0", "/b/t-0")]
+    with pytest.raises(StorageError, match="no log directory can take"):
+        dirs.create("t", 0, TOPIC_ID, is_new=True)
+    dirs.close(1, now_ms=0)
+    again = load_with_owner(disk, owner)
+    if again.directory_of("t", 0) is not None:
+        again.set_stray("t", 0)
+    again.create("t", 0, TOPIC_ID, is_new=True)
+    assert again.topic_id("t", 0) == TOPIC_ID
 
 
 def test_after_any_power_loss_a_recreated_partition_is_the_old_one_or_the_new_one() -> None:
