@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
+from mainstem.core.controller.image import TOPIC, ClusterImage
 from mainstem.core.log.config import LogConfig
 from mainstem.protocol.batch import BatchView
 from mainstem.protocol.builder import BatchBuilder
+from mainstem.protocol.messages.metadata_records import ConfigRecord, TopicRecord
 from mainstem.sim.checkers.appended_once import AppendedOnce
 from mainstem.sim.checkers.durable_stays import CHECKPOINT, DurableStays
+from mainstem.sim.checkers.metadata_replays import is_same
 from mainstem.sim.checkers.times_are_found import NOT_FOUND, Answer, check
 from mainstem.sim.checkers.what_goes_is_due import WhatGoesIsDue
 from mainstem.sim.client import SimClient
@@ -247,3 +250,17 @@ def test_a_fetch_that_brings_nothing_though_there_is_something_is_noticed() -> N
     with pytest.raises(Violation, match="P12 a fetch gets on"):
         check_got_on(client, PLACE, 5, 6)
     check_got_on(client, ("txnkeyed", 0), 38, 40)  # seed 380: compacted away, and the end had been set back
+
+
+def _image(**settings: str) -> ClusterImage:
+    image = ClusterImage()
+    image.replay(TopicRecord(name="log", topic_id=bytes(15) + b"\x01"))
+    for name, value in settings.items():
+        image.replay(ConfigRecord(resource_type=TOPIC, resource_name="log", name=name, value=value))
+    return image
+
+
+def test_images_are_the_same_by_what_is_in_them_not_by_the_order_it_came_in() -> None:
+    assert is_same(_image(first="1", second="2"), _image(second="2", first="1"))
+    assert not is_same(_image(first="1"), _image(first="2"))
+    assert not is_same(_image(first="1", second="2"), _image(first="1"))

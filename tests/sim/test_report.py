@@ -1,5 +1,6 @@
 """What a campaign tells: how it gets on, and of a failed seed why, what happened last, and how to see it again."""
 
+import gc
 import re
 from collections import Counter
 from random import Random
@@ -13,7 +14,7 @@ from mainstem.sim.loop import Scheduler
 from mainstem.sim.nemesis import EXPECTED, REACHED
 from mainstem.sim.trace import Trace
 from mainstem.sim.tuning import Tuning
-from mainstem.sim.world import World
+from mainstem.sim.world import Result, World
 
 
 def test_a_failed_seed_says_what_broke_and_how_to_replay_it() -> None:
@@ -54,6 +55,25 @@ def test_what_turned_a_run_is_not_buried_under_what_went_well() -> None:
 def test_a_campaign_says_how_far_it_is_how_fast_and_how_long_it_will_take() -> None:
     line = progress(done=1500, seeds=20_000, failed=2, seconds=300.0)
     assert re.fullmatch(r"1500/20000 seeds, 2 failed, 5\.0 a second, 1:01:40 to go", line)
+
+
+def _no_run(seed: int) -> Result:
+    return Result(seed, Counter({"collects": int(gc.isenabled())}), "", None, [])
+
+
+@pytest.mark.parametrize("seeds", [1, 20])
+def test_a_campaign_runs_each_seed_once_and_its_workers_collect_no_garbage(
+    seeds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sim_main, "run_seed", _no_run)
+    try:
+        results = list(sim_main._results(7, seeds, 2))
+    finally:
+        gc.unfreeze()
+    assert sorted(each.seed for each in results) == list(range(7, 7 + seeds))
+    forked = [each for each in results if each.seed >= 7 + sim_main.SEEDS_BEFORE_FORKS]
+    assert len(forked) == max(0, seeds - sim_main.SEEDS_BEFORE_FORKS)
+    assert not any(each.counts["collects"] for each in forked)
 
 
 @pytest.mark.parametrize("left_out", ["", "N3 overtaken", "S12 cold read", "log given up"])

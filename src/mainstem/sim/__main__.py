@@ -20,6 +20,7 @@ from mainstem.sim.world import TRANSACTIONAL_EVERY, Result, run_seed
 
 SEEDS_PER_CHUNK: Final = 5
 CHUNKS_PER_WORKER: Final = 8
+SEEDS_BEFORE_FORKS: Final = 2 * TRANSACTIONAL_EVERY
 
 
 def main() -> int:
@@ -63,17 +64,18 @@ def report(result: Result) -> str:
 
 
 def _results(first: int, seeds: int, jobs: int) -> Iterator[Result]:
-    """A worker collects no garbage: after some seeds it ends, and another is forked from this process."""
-    with multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=CHUNKS_PER_WORKER) as pool:
-        yield from pool.imap_unordered(run_seed, range(first, first + seeds), chunksize=SEEDS_PER_CHUNK)
-
-
-def _prepare() -> None:
-    """What the first runs of a process make for all later ones, as encoders and decoders, is made before any fork."""
-    for seed in range(TRANSACTIONAL_EVERY):
-        run_seed(seed)
+    """The first seeds run here: what the first runs of a process make for all later ones, as encoders and decoders, is
+    made before any fork. A worker collects no garbage: after some seeds it ends, and another is forked from this one.
+    """
+    after = first + min(seeds, SEEDS_BEFORE_FORKS)
+    for seed in range(first, after):
+        yield run_seed(seed)
     gc.collect()
     gc.freeze()
+    with multiprocessing.get_context("fork").Pool(
+        jobs, initializer=gc.disable, maxtasksperchild=CHUNKS_PER_WORKER
+    ) as pool:
+        yield from pool.imap_unordered(run_seed, range(after, first + seeds), chunksize=SEEDS_PER_CHUNK)
 
 
 def progress(done: int, seeds: int, failed: int, seconds: float) -> str:
@@ -88,7 +90,6 @@ def campaign(first: int, seeds: int, jobs: int) -> tuple[Counter[str], list[Resu
     counts: Counter[str] = Counter()
     failed: list[Result] = []
     started = told = time.monotonic()
-    _prepare()
     for done, result in enumerate(_results(first, seeds, jobs), 1):
         counts += result.counts
         if result.violation is not None:

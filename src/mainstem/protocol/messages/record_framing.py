@@ -40,7 +40,9 @@ def metadata_record_types() -> dict[int, type[Message]]:
 
 def encode_metadata_record(record: Message, version: int) -> bytes:
     """The value of a record of the metadata log."""
-    return b"\x01" + uvarint(record.API_KEY) + uvarint(version) + record.encode(version)
+    chunks = [b"\x01", uvarint(record.API_KEY), uvarint(version)]
+    record.encode_into(chunks, version)
+    return b"".join(chunks)
 
 
 def decode_metadata_record(value: bytes) -> tuple[Message, int]:
