@@ -30,12 +30,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_PIECE_BYTES: Final = 1 << 20
+PIECE_BYTES: Final = 1 << 20
 
 
 class LogMoves:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
+        self.piece_bytes = PIECE_BYTES
+        """How much is copied at a time, and how much may be left for the swap."""
         self._running: dict[tuple[str, int], asyncio.Task[None]] = {}
         self._stopping = False
 
@@ -105,7 +107,7 @@ class LogMoves:
         is_durable = False
         while self._is_on(partition, move):
             try:
-                if not copy.is_close(_PIECE_BYTES):
+                if not copy.is_close(self.piece_bytes):
                     await self._copy_piece(partition, move, copy)
                 elif not is_durable:
                     await self._flush(partition, move)
@@ -121,7 +123,7 @@ class LogMoves:
 
     async def _copy_piece(self, partition: Partition, move: Move[Log], copy: LogCopy) -> None:
         broker = self._broker
-        step = copy.begin_read(_PIECE_BYTES, broker.clock.wall_ms())
+        step = copy.begin_read(self.piece_bytes, broker.clock.wall_ms())
         while isinstance(step, ReadJob):
             job = step
             try:
@@ -159,7 +161,7 @@ class LogMoves:
         broker = self._broker
         dirs = broker.partitions.dirs
         now_ms = broker.clock.wall_ms()
-        copy.complete(_PIECE_BYTES, now_ms)
+        copy.complete(self.piece_bytes, now_ms)
         moved = dirs.finish_move(partition.topic, partition.index, now_ms)
         partition.replace_log(moved.log)
         try:
