@@ -123,6 +123,30 @@ def test_a_copy_begins_anew_where_the_log_was_cut() -> None:
     assert bytes_of(read_all(target)) == bytes_of(read_all(source))
 
 
+def test_a_copy_of_a_log_that_has_forgotten_its_epochs_gets_on() -> None:
+    """Its file may be gone, or tell of the newest alone. The copy, which has them from the batches, began for ever."""
+    _, source, target = new_pair()
+    for number in range(10):
+        append(source, batch(b"x" * 50), leader_epoch=number // 5)
+    source.epochs.clear()
+    copy_all(LogCopy(source, target))
+    assert bytes_of(read_all(target)) == bytes_of(read_all(source))
+    assert target.epoch_for(0) == 0
+
+
+def test_a_log_that_was_cut_and_grew_to_the_same_end_is_copied_anew() -> None:
+    _, source, target = new_pair()
+    for _ in range(10):
+        append(source, batch(b"old"), leader_epoch=1)
+    copy = LogCopy(source, target)
+    copy_all(copy)
+    source.truncate_to(5, NOW_MS)
+    for _ in range(5):
+        append(source, batch(b"new"), leader_epoch=1)
+    copy.complete(PIECE, NOW_MS)
+    assert bytes_of(read_all(target)) == bytes_of(read_all(source))
+
+
 def test_a_log_that_goes_on_past_its_last_batch_is_copied_whole() -> None:
     """Where compaction has left nothing at the end of a segment, and the active one is empty."""
     disk, source, target = new_pair()
