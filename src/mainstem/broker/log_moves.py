@@ -2,7 +2,8 @@
 
 A move copies the log a piece at a time, what blocks in a thread, until the copy has caught up and is durable. Then, in
 one go on the loop, the last records are copied and the copy takes the log's place: producers and consumers wait for a
-few fsyncs, no more. The metadata is told where the partition is before the move, if it does not know, and after it.
+few fsyncs, no more. The metadata is told where the partition is before the move, if it does not know, and after it;
+the copy waits for it to name one of the two directories, or nobody could tell after a crash which of them to keep.
 Where the old folder could not be set aside, the partition is served again when the metadata knows: until then a start
 would find the old one. A log is not compacted while it moves.
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PIECE_BYTES: Final = 1 << 20
+_LOOK_AGAIN_S: Final = 0.1
 
 
 class LogMoves:
@@ -112,6 +114,8 @@ class LogMoves:
                 elif not is_durable:
                     await self._flush(partition, move)
                     is_durable = True
+                elif not self._is_named(partition, move):
+                    await asyncio.sleep(_LOOK_AGAIN_S)
                 elif partition.is_busy:
                     await partition.hold()
                 else:
@@ -120,6 +124,12 @@ class LogMoves:
                     return
             except StorageError as error:
                 self._failed(partition, move, error)
+
+    def _is_named(self, partition: Partition, move: Move[Log]) -> bool:
+        """Whether the metadata names the directory that the partition leaves, or the one that it goes to."""
+        home = self._broker.partitions.dirs.directory_of(partition.topic, partition.index)
+        named = self._broker.assignments.named(partition.topic_id, partition.index)
+        return home is not None and named in (home.directory_id, move.directory.directory_id)
 
     async def _copy_piece(self, partition: Partition, move: Move[Log], copy: LogCopy) -> None:
         broker = self._broker
