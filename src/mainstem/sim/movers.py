@@ -104,7 +104,10 @@ class SwapFaults:
 
     def _operation(self, operation: str, path: str, position: int, size: int) -> None:
         self._before(operation, path, position, size)
-        if operation == "rename" and path.endswith(FUTURE) and not self._world.nemesis.is_over:
+        if self._world.nemesis.is_over or FUTURE not in path:
+            return
+        # A copy is closed, with a snapshot, before it is renamed: what is struck there is struck before or after it.
+        if (operation == "rename" and path.endswith(FUTURE)) or (operation == "write" and path.endswith(".snapshot")):
             drawn = self._rng.random()
             if drawn < 0.3:
                 self._die()

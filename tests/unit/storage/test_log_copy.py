@@ -219,7 +219,7 @@ def new_dirs(disk: SimDisk, assigned: bytes = SOURCE_ID) -> LogDirs[Log]:
         )
 
     dirs: LogDirs[Log] = LogDirs(disk, Random(2), ["/a", "/b"], CLUSTER, 1, opened)
-    for _ in dirs.load(NOW_MS, lambda topic, partition: assigned):
+    for _ in dirs.load(NOW_MS, lambda topic, partition: assigned, lambda topic, partition: TOPIC_ID):
         pass
     return dirs
 
@@ -388,6 +388,42 @@ def test_of_two_folders_of_a_partition_the_one_that_the_metadata_names_is_kept(a
     assert [name for name in disk.list_directory(kept) if name.startswith("t-")] == ["t-0"]
     (stray,) = (name for name in disk.list_directory(other) if name.startswith("t-"))
     assert stray.endswith("-stray")
+
+
+def failed_copy() -> tuple[SimDisk, int]:
+    """A partition that went on where it was when its move had failed after the rename; and where it ends."""
+    disk = new_disk()
+    dirs = new_dirs(disk)
+    log = filled(dirs)
+    disk.faults = [Fault(Effect.FAIL, "open", "/b/t-0/")]
+    with pytest.raises(StorageError):
+        move(dirs)
+    append(log, batch(b"in the old place alone"))
+    log.flush(NOW_MS)
+    assert disk.exists("/b/t-0")
+    return disk, log.log_end
+
+
+@pytest.mark.parametrize("assigned", [SOURCE_ID, b"c" * 16])
+def test_a_copy_that_failed_at_its_last_step_is_never_taken_for_the_partition(assigned: bytes) -> None:
+    """Nor does the broker refuse to start where the metadata names a directory in which it is no more."""
+    disk, log_end = failed_copy()
+    disk.kill()
+    again = new_dirs(disk, assigned)
+    home = again.directory_of("t", 0)
+    assert home is not None
+    assert (home.path, again.logs["t", 0].log_end) == ("/a", log_end)
+
+
+def test_a_copy_that_failed_at_its_last_step_is_not_served_while_the_partition_is_offline() -> None:
+    """It lacks what was acknowledged since, and the metadata would go on to name it."""
+    disk, _ = failed_copy()
+    disk.kill()
+    disk.faults = [Fault(Effect.FAIL, "list", "/a", times=-1)]
+    again = new_dirs(disk)
+    assert again.any_offline
+    assert ("t", 0) not in again.logs
+    assert not disk.exists("/b/t-0")
 
 
 def test_an_interrupted_move_is_remembered_and_its_copy_removed() -> None:

@@ -119,6 +119,12 @@ def _knows_some(epochs: list[EpochEntry], copied: list[EpochEntry]) -> bool:
     return known and (not epochs or (bool(copied) and copied[-1].epoch >= epochs[-1].epoch))
 
 
+def _knows_all(epochs: list[EpochEntry], copied: list[EpochEntry]) -> bool:
+    """A copy may know more: a crash may bring back batches that the file of epochs had been told are gone."""
+    starts = {entry.epoch: entry.start_offset for entry in copied}
+    return all(entry.epoch in starts and starts[entry.epoch] <= entry.start_offset for entry in epochs)
+
+
 def _check_same(place: Place, old: Log, new: Log) -> None:
     if new.log_start < old.log_start or new.high_watermark < old.high_watermark or new.log_end < old.log_end:
         raise Violation(
@@ -127,7 +133,7 @@ def _check_same(place: Place, old: Log, new: Log) -> None:
             f"{new.log_start}, {new.high_watermark}, {new.log_end} where it is now",
         )
     epochs, now = old.epochs.entries(), new.epochs.entries()
-    if not (_knows_some(epochs, now) if old.config.compact else all(entry in now for entry in epochs)):
+    if not (_knows_some(epochs, now) if old.config.compact else _knows_all(epochs, now)):
         raise Violation(PROMISE, f"{place} had the epochs {epochs}, and has {now} where it is now")
     for producer in old.producers.states.all():
         found = new.producers.states.get(producer.producer_id)
