@@ -259,9 +259,11 @@ class LogDirs(Generic[LogT]):
                 if other is not directory:
                     self._settle(key, other, directory, assigned(*key), owner(*key))
             for name, folder in directory.folders.items():
-                if folder.kind in (FolderKind.DELETE, FolderKind.FUTURE):
+                if folder.kind is FolderKind.DELETE:
                     self._removals.append(Removal(self._fs, directory, f"{directory.path}/{name}", now_ms))
                 if folder.kind is FolderKind.FUTURE:
+                    # At once, though the clock be set back.
+                    self._removals.append(Removal(self._fs, directory, f"{directory.path}/{name}", 0))
                     self.interrupted_moves[folder.topic, folder.partition] = directory
         if self.any_offline:
             self._set_aside_what_is_offline(assigned)
