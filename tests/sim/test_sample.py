@@ -19,7 +19,15 @@ pytestmark = pytest.mark.skipif(build_name() != "interpreted", reason="test_repl
 
 SAMPLE = 200
 SLICE = 10
-SELDOM = frozenset({"S6 failed fsync", "S11 misdirected write", "C5 copy appended after expiry"})
+SELDOM = frozenset(
+    {
+        "S6 failed fsync",
+        "S11 misdirected write",
+        "C5 copy appended after expiry",
+        "move interrupted by a stop",
+        "start moved beside a move",
+    }
+)
 """What a sample of this size has a few times, or not at all. A campaign must have it."""
 
 

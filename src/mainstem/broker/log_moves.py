@@ -2,7 +2,8 @@
 
 A move copies the log a piece at a time, what blocks in a thread, until the copy has caught up and is durable. Then, in
 one go on the loop, the last records are copied and the copy takes the log's place: producers and consumers wait for a
-few fsyncs, no more. The metadata is told where the partition is before the move, if it does not know, and after it.
+few fsyncs, no more. The metadata is told where the partition is before the move, if it does not know, and after it;
+the copy waits for it to name one of the two directories, or nobody could tell after a crash which of them to keep.
 Where the old folder could not be set aside, the partition is served again when the metadata knows: until then a start
 would find the old one. A log is not compacted while it moves.
 
@@ -30,12 +31,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_PIECE_BYTES: Final = 1 << 20
+PIECE_BYTES: Final = 1 << 20
+_LOOK_AGAIN_S: Final = 0.1
 
 
 class LogMoves:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
+        self.piece_bytes = PIECE_BYTES
+        """How much is copied at a time, and how much may be left for the swap."""
         self._running: dict[tuple[str, int], asyncio.Task[None]] = {}
         self._stopping = False
 
@@ -105,11 +109,13 @@ class LogMoves:
         is_durable = False
         while self._is_on(partition, move):
             try:
-                if not copy.is_close(_PIECE_BYTES):
+                if not copy.is_close(self.piece_bytes):
                     await self._copy_piece(partition, move, copy)
                 elif not is_durable:
                     await self._flush(partition, move)
                     is_durable = True
+                elif not self._is_named(partition, move):
+                    await asyncio.sleep(_LOOK_AGAIN_S)
                 elif partition.is_busy:
                     await partition.hold()
                 else:
@@ -119,9 +125,15 @@ class LogMoves:
             except StorageError as error:
                 self._failed(partition, move, error)
 
+    def _is_named(self, partition: Partition, move: Move[Log]) -> bool:
+        """Whether the metadata names the directory that the partition leaves, or the one that it goes to."""
+        home = self._broker.partitions.dirs.directory_of(partition.topic, partition.index)
+        named = self._broker.assignments.named(partition.topic_id, partition.index)
+        return home is not None and named in (home.directory_id, move.directory.directory_id)
+
     async def _copy_piece(self, partition: Partition, move: Move[Log], copy: LogCopy) -> None:
         broker = self._broker
-        step = copy.begin_read(_PIECE_BYTES, broker.clock.wall_ms())
+        step = copy.begin_read(self.piece_bytes, broker.clock.wall_ms())
         while isinstance(step, ReadJob):
             job = step
             try:
@@ -159,7 +171,7 @@ class LogMoves:
         broker = self._broker
         dirs = broker.partitions.dirs
         now_ms = broker.clock.wall_ms()
-        copy.complete(_PIECE_BYTES, now_ms)
+        copy.complete(self.piece_bytes, now_ms)
         moved = dirs.finish_move(partition.topic, partition.index, now_ms)
         partition.replace_log(moved.log)
         try:

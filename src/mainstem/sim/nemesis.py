@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from mainstem.sim.broker_process import ControllerFaults
 from mainstem.sim.faults import Effect, Fault
+from mainstem.sim.movers import EXPECTED as MOVE_FAULTS
+from mainstem.sim.movers import REACHED as MOVE_REACHED
 from mainstem.sim.network import NetworkFaults
 from mainstem.sim.tuning import EXPECTED as TUNED_FAULTS
 from mainstem.sim.tuning import REACHED as TUNED_REACHED
@@ -80,6 +82,7 @@ EXPECTED: Final = (
     "peer answer delayed",
     "N10 end of the transaction before",
     *TUNED_FAULTS,
+    *MOVE_FAULTS,
 )
 """Faults that each campaign must have seen."""
 
@@ -137,6 +140,7 @@ REACHED: Final = (
     "markers looked for",
     *TXN_REACHED,
     *TUNED_REACHED,
+    *MOVE_REACHED,
 )
 """Rare branches that each campaign must have taken."""
 

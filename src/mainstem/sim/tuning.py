@@ -1,6 +1,6 @@
 """What some runs have and others have not, so that what is rare by itself meets: logs of coordinators that are
 compacted within seconds, groups that commit both in transactions and without, transactional topics that lose their
-beginning, offsets that expire, and writes that a power loss may take in halves.
+beginning, offsets that expire, writes that a power loss may take in halves, and partitions that are moved.
 
 Drawn from a stream of its own, so that the runs without are what they would be.
 """
@@ -22,6 +22,8 @@ TRIMMED: Final = "txnshort"
 SHARED_GROUP: Final = "shared-group"
 RETENTION_MS: Final = 60_000
 _SPLITS_AT_ONCE: Final = 20
+_MOVING_SHARE: Final = 0.25
+_DIRECTORIES: Final = ("/data", "/more", "/third")
 
 EXPECTED: Final = ("S3 split write",)
 """Faults that each campaign must have seen of all this."""
@@ -55,6 +57,8 @@ class Tuning:
     """Whether the broker's clock passes `offsets.retention.minutes`, to a hair, while clients work."""
     splits_writes: bool = False
     """Whether one write of the broker's may be two for the disk."""
+    directories: int = 1
+    """How many log directories partitions are moved between (`movers`); with one none is, whatever there is."""
 
     @property
     def is_about_offsets(self) -> bool:
@@ -76,8 +80,10 @@ class Tuning:
         settings: dict[str, str] = {}
         if self.expires_offsets:
             settings["offsets.retention.minutes"] = str(RETENTION_MS // 60_000)
-        if self.trims_transactions:
+        if self.trims_transactions or self.directories > 1:
             settings["log.retention.check.interval.ms"] = "100"
+        if self.directories > 1:
+            settings["log.dirs"] = ",".join(_DIRECTORIES[: self.directories])
         return settings
 
 
@@ -88,7 +94,12 @@ def draw_tuning(seed: int, is_transactional: bool) -> Tuning:
     scatters = is_transactional and not shares and rng.random() < 0.4
     trims = is_transactional and rng.random() < 0.3
     expires = rng.random() < (0.6 if shares else 0.12)
-    return Tuning(compacts, shares, scatters, trims, expires, rng.random() < 0.12)
+    return Tuning(compacts, shares, scatters, trims, expires, rng.random() < 0.12, _directories(seed))
+
+
+def _directories(seed: int) -> int:
+    rng = Random(f"{seed}:directories")
+    return rng.choice((2, 2, 3)) if rng.random() < _MOVING_SHARE else 1
 
 
 def internal_topics(tuning: Tuning, seed: int, is_transactional: bool) -> dict[str, tuple[int, dict[str, str]]]:

@@ -47,6 +47,7 @@ from mainstem.sim.checkers.log_order import LogOrder
 from mainstem.sim.checkers.markers_are_decisions import MarkersAreDecisions
 from mainstem.sim.checkers.markers_outlive import MarkersOutlive
 from mainstem.sim.checkers.metadata_replays import MetadataReplays
+from mainstem.sim.checkers.moves_end import MovesEnd
 from mainstem.sim.checkers.no_hanging_transactions import NoHangingTransactions
 from mainstem.sim.checkers.offsets_follow import OffsetsFollow
 from mainstem.sim.checkers.old_epochs_are_over import OldEpochsAreOver
@@ -65,6 +66,7 @@ from mainstem.sim.group_ledger import GroupLedger
 from mainstem.sim.group_members import Member
 from mainstem.sim.ledger import Ledger, Place, Send, Violation
 from mainstem.sim.loop import Scheduler, SimClock, SimLoop, make_loop
+from mainstem.sim.movers import begin_moves
 from mainstem.sim.nemesis import Nemesis
 from mainstem.sim.network import Network
 from mainstem.sim.observer import Observer
@@ -163,6 +165,7 @@ class World:
         self.what_goes = WhatGoesIsDue(self)
         self.times_are_found = TimesAreFound(self)
         durable_stays = DurableStays(self)
+        self.moves = MovesEnd(self, self._crash_keeps)
         self.process.on_start = durable_stays.starting
         self.offsets_follow = OffsetsFollow(self)
         self.log_order = LogOrder(self)
@@ -179,6 +182,7 @@ class World:
             MarkersOutlive(self),
             producers_are_known,
             self.offsets_follow,
+            self.moves,
         ]
         self.txn_logs = TxnLogs(self)
         self.process.markers_in = self.txn_logs.markers_in
@@ -607,6 +611,7 @@ class World:
                 return admin.run()
 
             self.add_client("admin", administer)
+        begin_moves(self)
 
     def _add_producer(self, name: str, topic: str, partitions: int, *, idempotent: bool) -> None:
         self.add_client(

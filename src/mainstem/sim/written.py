@@ -6,6 +6,7 @@ exactly what a power loss has taken: not only what clients had seen, but coordin
 - A log is looked at as soon as it is open, before anybody can write to it: where it ends then is what recovery left.
 - What is there then is what was appended, cut somewhere, byte for byte (D3); compaction and rot aside.
 - Past where it ended there may be one batch more: that of a write that failed with all its bytes written.
+- A log that takes the place of another of its topic, in another directory, has all that this one had (D8).
 """
 
 from collections.abc import Callable
@@ -27,8 +28,10 @@ Reopened = Callable[[Place, int, list[BatchView], list[BatchView]], None]
 class WrittenLog:
     """One log. `lost` is what it had, once, and was not there when it came back."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, topic: bytes) -> None:
         self.place = place
+        self.topic = topic
+        """What its folder says of whose partition it is."""
         self.batches: list[BatchView] = []
         self.lost: list[BatchView] = []
         self.end = 0
@@ -106,7 +109,7 @@ class Written:
         return wanted in map(_identity, written.batches) and wanted not in map(_identity, there)
 
     def operation(self, operation: str, path: str) -> None:
-        if operation == "write" and path.endswith(".log"):
+        if (operation == "write" and path.endswith(".log")) or (operation == "rename" and path.endswith("-future")):
             self.is_stale = True
 
     def forget(self) -> None:
@@ -131,9 +134,13 @@ class Written:
 
     def _opened(self, place: Place, log: Log, is_starting: bool) -> None:
         written = self.logs.get(place)
+        topic = self._topic(log)
+        if written is not None and not is_starting and written.topic == topic:
+            self._moved(written, log)
+            return
         is_new = written is None or not is_starting
         if written is None or is_new:
-            written = self.logs[place] = WrittenLog(place)
+            written = self.logs[place] = WrittenLog(place, topic)
             # On another disk than the one that was watched there may be anything.
             written.is_known = not (is_starting and log.log_end > 0)
         self._open[log] = written
@@ -160,6 +167,24 @@ class Written:
             )
         for batch in extra:
             self.on_appended(place, batch)
+
+    def _topic(self, log: Log) -> bytes:
+        path = f"{log.directory}/partition.metadata"
+        return self._disk.peek(path) if self._disk.exists(path) else b""
+
+    def _moved(self, written: WrittenLog, log: Log) -> None:
+        """Another log has taken its place."""
+        self._open = {each: other for each, other in self._open.items() if other is not written}
+        self._open[log] = written
+        if self._is_damaged(written.place):
+            return
+        lost = written.cut(log.log_end)
+        if lost:
+            raise Violation(
+                "D8 a move takes nothing", f"{written.place} ends at {log.log_end}, and {len(lost)} batches are gone"
+            )
+        if not log.config.compact and written.is_known:
+            self._check_prefix(written, log)
 
     def _check_prefix(self, written: WrittenLog, log: Log) -> None:
         start = log.first_base_offset

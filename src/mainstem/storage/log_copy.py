@@ -22,6 +22,9 @@ class LogCopy:
     def __init__(self, source: Log, target: Log) -> None:
         self.source = source
         self.target = target
+        self._truncations = source.truncations
+        """How often the source had been cut when the copy was begun, the last time. Epochs would not tell: those of its
+        oldest batches may be unknown, where a crash took their file or brought back what retention had taken."""
         self._begun_end = _NEVER
         self._begun_size = 0
         """Where the source ended, and how large it was, when the last piece was begun."""
@@ -44,6 +47,7 @@ class LogCopy:
         source, target = self.source, self.target
         self._begun_end, self._begun_size = source.log_end, source.size
         if self._has_parted():
+            self._truncations = source.truncations
             target.truncate_fully_and_start_at(source.log_start, now_ms)
         return source.begin_read(max(target.log_end, source.log_start), max_bytes, self._begun_end)
 
@@ -51,7 +55,7 @@ class LogCopy:
         source, target = self.source, self.target
         if target.log_end > source.log_end or target.log_end < source.log_start:
             return True
-        return target.size > 0 and source.epoch_for(target.log_end - 1) != target.epochs.latest
+        return self._truncations != source.truncations
 
     def append(self, data: bytes, now_ms: int) -> None:
         """Takes what was read; nothing, where the source had no batch from there to its end."""
@@ -68,7 +72,7 @@ class LogCopy:
     def complete(self, max_bytes: int, now_ms: int) -> None:
         """Copies all that is missing, now, and makes both durable. Blocks."""
         source, target = self.source, self.target
-        while self.lag:
+        while self.lag or self._has_parted():
             step = self.begin_read(max_bytes, now_ms)
             while isinstance(step, ReadJob):
                 step.run()

@@ -17,6 +17,8 @@ checkpoint files, and closes everything at a clean stop. Rules:
 - A partition moves to another directory as a copy under a `-future` name. It takes the partition's place by a rename,
   when it is complete and durable; then the old folder is set aside. A crash between the two leaves both, equal, and
   the one that the metadata names is kept. A copy that was not finished is begun anew (`interrupted_moves`).
+- A copy has a file that says so until it has taken the partition's place. One whose directory failed just before has
+  the partition's name, while the partition goes on where it was: it is never taken for it.
 - A directory that fails while it is given a partition keeps a folder of it, and the partition is made in another one.
   The metadata may name neither when both are there again: what is of another topic, or was never used, is set aside.
   So is what was never used where the metadata names a directory that is offline: the records are there.
@@ -57,6 +59,8 @@ from mainstem.storage.partition_folder import (
 from mainstem.storage.partition_jobs import Creation, Deletion, NewPartition, was_used
 from mainstem.storage.partition_metadata import read_topic_id, write_topic_id
 
+_COPY: Final = "copy"
+"""A file of ours in the folder of a copy. Kafka takes no notice of it."""
 _CREATED_TOGETHER: Final = 128
 """How many partitions one job makes. Jobs run side by side: a file system syncs files that wait together in one go."""
 
@@ -255,9 +259,11 @@ class LogDirs(Generic[LogT]):
                 if other is not directory:
                     self._settle(key, other, directory, assigned(*key), owner(*key))
             for name, folder in directory.folders.items():
-                if folder.kind in (FolderKind.DELETE, FolderKind.FUTURE):
+                if folder.kind is FolderKind.DELETE:
                     self._removals.append(Removal(self._fs, directory, f"{directory.path}/{name}", now_ms))
                 if folder.kind is FolderKind.FUTURE:
+                    # At once, though the clock be set back.
+                    self._removals.append(Removal(self._fs, directory, f"{directory.path}/{name}", 0))
                     self.interrupted_moves[folder.topic, folder.partition] = directory
         if self.any_offline:
             self._set_aside_what_is_offline(assigned)
@@ -277,6 +283,8 @@ class LogDirs(Generic[LogT]):
             kept, dropped = one, two  # which may be of another topic too: then the caller sets it aside
         elif not self._may_be_of(owner, one, key):
             kept, dropped = two, one
+        elif self._is_copy(one, key) != self._is_copy(two, key):
+            kept, dropped = (two, one) if self._is_copy(one, key) else (one, two)
         elif not self._may_hold_records(two, key):
             kept, dropped = one, two
         elif not self._may_hold_records(one, key):
@@ -289,11 +297,13 @@ class LogDirs(Generic[LogT]):
         self._homes[key] = kept
 
     def _set_aside_what_is_offline(self, assigned: Callable[[str, int], bytes | None]) -> None:
-        """An empty folder in the place of a partition that is elsewhere would be served, and then named, as it."""
+        """An empty folder, or an old copy, of a partition that is elsewhere would be served, and then named, as it."""
         online = {directory.directory_id for directory in self.online}
         for key, home in list(self._homes.items()):
             named = assigned(*key)
-            if named is not None and named not in online and not self._may_hold_records(home, key):
+            if named is None or named in online:
+                continue
+            if self._is_copy(home, key) or not self._may_hold_records(home, key):
                 with suppress(StorageError):  # its directory is offline then, and takes it along
                     self.set_stray(*key)
 
@@ -302,6 +312,10 @@ class LogDirs(Generic[LogT]):
             return topic_id is not None and read_topic_id(self._fs, directory.partitions[key]) == topic_id
         except OSError:
             return True
+
+    def _is_copy(self, directory: LogDirectory, key: TopicPartition) -> bool:
+        """Whether a copy has the partition's name and may not have taken its place."""
+        return self._fs.exists(f"{directory.partitions[key]}/{_COPY}")
 
     def _may_hold_records(self, directory: LogDirectory, key: TopicPartition) -> bool:
         try:
@@ -502,6 +516,7 @@ class LogDirs(Generic[LogT]):
         folder = f"{target.path}/{name}"
         try:
             self._fs.make_directory(folder)
+            self._fs.open(f"{folder}/{_COPY}", create=True).close()
             if topic_id is not None:
                 write_topic_id(self._fs, folder, topic_id)
             self._fs.sync_directory(target.path)
@@ -556,6 +571,8 @@ class LogDirs(Generic[LogT]):
             # Until the next checkpoint a crash would bring back what DeleteRecords took, and take a gap for a lost end.
             for name in (LOG_STARTS, RECOVERY_POINTS):
                 self._collect(target, name).write()
+            self._fs.remove(f"{target.partitions[topic, partition]}/{_COPY}")
+            self._fs.sync_directory(target.partitions[topic, partition])
         except OSError as error:
             raise StorageError(target.path, str(error), cause=error) from error
         folder = f"{moved.source.path}/{deleted_folder_name(topic, partition, self._rng)}"

@@ -15,9 +15,14 @@ from mainstem.broker.partitions import Partitions
 from mainstem.broker.producer_ids import ProducerIds
 from mainstem.core.controller.image import ClusterImage, ImageDelta
 from mainstem.protocol.errors import RemoteError
+from mainstem.protocol.messages.k73_assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+)
 from mainstem.protocol.messages.metadata_records import (
     BrokerEndpoint,
     ConfigRecord,
+    PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
     TopicRecord,
@@ -142,6 +147,19 @@ class FakeBroker:
             ),
         )
         return topic_id
+
+    def assign(self, message: Message) -> Message:
+        """For the controller to answer with: the metadata names the directories that it is told of."""
+        assert isinstance(message, AssignReplicasToDirsRequest)
+        for directory in message.directories:
+            for topic in directory.topics:
+                for each in topic.partitions:
+                    self.name_directory(topic.topic_id, each.partition_index, directory.id)
+        return AssignReplicasToDirsResponse(error_code=0, directories=[])
+
+    def name_directory(self, topic_id: bytes, index: int, directory_id: bytes) -> None:
+        change = PartitionChangeRecord(topic_id=topic_id, partition_id=index, directories=[directory_id])
+        self.image.replay_all([change], ImageDelta())
 
     def produce(self, topic: str, index: int, data: bytes) -> Partition:
         partition = self.partitions.find(topic, index)

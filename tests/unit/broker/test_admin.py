@@ -41,7 +41,6 @@ from mainstem.protocol.messages import k45_alter_partition_reassignments as m45
 from mainstem.protocol.messages import k55_describe_quorum as m55
 from mainstem.protocol.messages import k60_describe_cluster as m60
 from mainstem.protocol.messages import k61_describe_producers as m61
-from mainstem.protocol.messages import k73_assign_replicas_to_dirs as m73
 from mainstem.protocol.messages import k74_list_config_resources as m74
 from mainstem.protocol.messages import k75_describe_topic_partitions as m75
 from mainstem.protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsResponse
@@ -527,11 +526,6 @@ def alter(broker: FakeBroker, path: str, *topics: tuple[str, list[int]]) -> dict
     }
 
 
-def assigned(message: Message) -> Message:
-    assert isinstance(message, m73.AssignReplicasToDirsRequest)
-    return m73.AssignReplicasToDirsResponse(error_code=0, directories=[])
-
-
 def test_which_moves_are_refused() -> None:
     async def story(broker: FakeBroker) -> None:
         await broker.create_topic("t")
@@ -552,7 +546,7 @@ def test_which_moves_are_refused() -> None:
 
 def test_a_partition_moves_while_it_is_served() -> None:
     async def story(broker: FakeBroker) -> None:
-        broker.controller.answer = assigned
+        broker.controller.answer = broker.assign
         await broker.create_topic("t")
         partition = broker.produce("t", 0, batch(b"x" * 5000, producer_id=7, epoch=0, sequence=0))
         home = broker.partitions.dirs.directory_of("t", 0)
@@ -583,7 +577,7 @@ def test_a_partition_moves_while_it_is_served() -> None:
 
 def test_a_move_to_a_third_place_takes_over_and_a_deleted_topic_ends_it() -> None:
     async def story(broker: FakeBroker) -> None:
-        broker.controller.answer = assigned
+        broker.controller.answer = broker.assign
         await broker.create_topic("t")
         broker.produce("t", 0, batch(b"x"))
         home = broker.partitions.dirs.directory_of("t", 0)

@@ -123,6 +123,30 @@ def test_a_copy_begins_anew_where_the_log_was_cut() -> None:
     assert bytes_of(read_all(target)) == bytes_of(read_all(source))
 
 
+def test_a_copy_of_a_log_that_has_forgotten_its_epochs_gets_on() -> None:
+    """Its file may be gone, or tell of the newest alone. The copy, which has them from the batches, began for ever."""
+    _, source, target = new_pair()
+    for number in range(10):
+        append(source, batch(b"x" * 50), leader_epoch=number // 5)
+    source.epochs.clear()
+    copy_all(LogCopy(source, target))
+    assert bytes_of(read_all(target)) == bytes_of(read_all(source))
+    assert target.epoch_for(0) == 0
+
+
+def test_a_log_that_was_cut_and_grew_to_the_same_end_is_copied_anew() -> None:
+    _, source, target = new_pair()
+    for _ in range(10):
+        append(source, batch(b"old"), leader_epoch=1)
+    copy = LogCopy(source, target)
+    copy_all(copy)
+    source.truncate_to(5, NOW_MS)
+    for _ in range(5):
+        append(source, batch(b"new"), leader_epoch=1)
+    copy.complete(PIECE, NOW_MS)
+    assert bytes_of(read_all(target)) == bytes_of(read_all(source))
+
+
 def test_a_log_that_goes_on_past_its_last_batch_is_copied_whole() -> None:
     """Where compaction has left nothing at the end of a segment, and the active one is empty."""
     disk, source, target = new_pair()
@@ -195,7 +219,7 @@ def new_dirs(disk: SimDisk, assigned: bytes = SOURCE_ID) -> LogDirs[Log]:
         )
 
     dirs: LogDirs[Log] = LogDirs(disk, Random(2), ["/a", "/b"], CLUSTER, 1, opened)
-    for _ in dirs.load(NOW_MS, lambda topic, partition: assigned):
+    for _ in dirs.load(NOW_MS, lambda topic, partition: assigned, lambda topic, partition: TOPIC_ID):
         pass
     return dirs
 
@@ -366,6 +390,42 @@ def test_of_two_folders_of_a_partition_the_one_that_the_metadata_names_is_kept(a
     assert stray.endswith("-stray")
 
 
+def failed_copy() -> tuple[SimDisk, int]:
+    """A partition that went on where it was when its move had failed after the rename; and where it ends."""
+    disk = new_disk()
+    dirs = new_dirs(disk)
+    log = filled(dirs)
+    disk.faults = [Fault(Effect.FAIL, "open", "/b/t-0/")]
+    with pytest.raises(StorageError):
+        move(dirs)
+    append(log, batch(b"in the old place alone"))
+    log.flush(NOW_MS)
+    assert disk.exists("/b/t-0")
+    return disk, log.log_end
+
+
+@pytest.mark.parametrize("assigned", [SOURCE_ID, b"c" * 16])
+def test_a_copy_that_failed_at_its_last_step_is_never_taken_for_the_partition(assigned: bytes) -> None:
+    """Nor does the broker refuse to start where the metadata names a directory in which it is no more."""
+    disk, log_end = failed_copy()
+    disk.kill()
+    again = new_dirs(disk, assigned)
+    home = again.directory_of("t", 0)
+    assert home is not None
+    assert (home.path, again.logs["t", 0].log_end) == ("/a", log_end)
+
+
+def test_a_copy_that_failed_at_its_last_step_is_not_served_while_the_partition_is_offline() -> None:
+    """It lacks what was acknowledged since, and the metadata would go on to name it."""
+    disk, _ = failed_copy()
+    disk.kill()
+    disk.faults = [Fault(Effect.FAIL, "list", "/a", times=-1)]
+    again = new_dirs(disk)
+    assert again.any_offline
+    assert ("t", 0) not in again.logs
+    assert not disk.exists("/b/t-0")
+
+
 def test_an_interrupted_move_is_remembered_and_its_copy_removed() -> None:
     disk = new_disk()
     dirs = new_dirs(disk)
@@ -375,7 +435,7 @@ def test_an_interrupted_move_is_remembered_and_its_copy_removed() -> None:
     again = new_dirs(disk)
     assert again.interrupted_moves == {("t", 0): again.directories[1]}
     assert again.logs["t", 0].log_end == 24
-    assert again.remove_deleted(NOW_MS) == 1
+    assert again.remove_deleted(NOW_MS - 1000) == 1, "though the clock was set back"
     assert not [name for name in disk.list_directory("/b") if name.startswith("t-")]
 
 

@@ -110,6 +110,24 @@ def test_a_flush_does_not_count_when_the_folder_could_not_be_synced_for_a_retire
         log.finish_restructuring(retirement)
 
 
+def test_a_flush_covers_what_is_on_its_way_out() -> None:
+    """A power loss may bring it back. Were it not whole, recovery would cut the log there, and all that came later
+    and was durable would go."""
+    disk = new_disk()
+    log = open_in(disk, config(retention_ms=5000))
+    for folder in ("/", "/data", DIRECTORY):
+        disk.sync_directory(folder)
+    append(log, batch(b"old"))
+    retirement = log.begin_retirement(NOW_MS + 100_000)
+    assert retirement is not None
+    append(log, batch(b"new"))
+    log.flush(NOW_MS)
+    durable = log.recovery_point
+    disk.power_loss_keeping({})
+    assert durable == 2
+    assert open_in(disk, config()).log_end == durable
+
+
 def test_files_are_not_removed_before_they_have_left_the_log() -> None:
     disk = new_disk()
     log = filled(disk, retention_ms=5000, file_delete_delay_ms=0)

@@ -41,6 +41,14 @@ class DirectoryAssignments:
         for topic_id, index in delta.partitions:
             self.check(topic_id, index)
 
+    def named(self, topic_id: bytes, index: int) -> bytes | None:
+        """The directory that the metadata names for this broker's replica; None where it knows of no replica here."""
+        topic = self._broker.image.topics_by_id.get(topic_id)
+        state = None if topic is None else topic.partitions.get(index)
+        if state is None or self._broker.node_id not in state.replicas:
+            return None
+        return state.directory_of(self._broker.node_id)
+
     def is_wrong(self, topic_id: bytes, index: int) -> bool:
         """Whether the metadata names another directory than the one that holds the replica."""
         return self._wanted(topic_id, index) is not None
@@ -65,15 +73,13 @@ class DirectoryAssignments:
 
     def _wanted(self, topic_id: bytes, index: int) -> bytes | None:
         """The directory that the controller should hear of, or None where it knows."""
-        broker = self._broker
-        topic = broker.image.topics_by_id.get(topic_id)
-        state = None if topic is None else topic.partitions.get(index)
-        if topic is None or state is None or broker.node_id not in state.replicas:
+        named = self.named(topic_id, index)
+        if named is None:
             return None
-        directory = broker.partitions.dirs.directory_of(topic.name, index)
+        directory = self._broker.partitions.dirs.directory_of(self._broker.image.topics_by_id[topic_id].name, index)
         if directory is None:
             return None
-        return None if state.directory_of(broker.node_id) == directory.directory_id else directory.directory_id
+        return None if named == directory.directory_id else directory.directory_id
 
     def _send_soon(self) -> None:
         if self._sending is None and not self._stopped:
@@ -81,6 +87,10 @@ class DirectoryAssignments:
 
     async def _send(self) -> None:
         broker = self._broker
+        if self._retry is not None:
+            # It has come, or this is earlier. What is found wrong while this is under way is sent right after it.
+            self._retry.cancel()
+            self._retry = None
         pending, self._pending = self._pending, {}
         directories: dict[bytes, dict[bytes, list[PartitionData]]] = {}
         for topic_id, index in pending:

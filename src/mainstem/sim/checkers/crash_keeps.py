@@ -22,16 +22,17 @@ class CrashKeeps(Checker):
     def after_step(self, broker: Broker) -> None:
         if broker._quorum.followed_end != self._followed:
             self._followed = broker._quorum.followed_end
-            self._note(broker)
+            self.note(broker)
 
-    def _note(self, broker: Broker) -> None:
+    def note(self, broker: Broker) -> None:
+        """Follows the logs that are open now."""
         for partition in broker.partitions:
             self._logs[partition.topic_id, partition.index] = partition.log
 
     def died(self, broker: Broker | None, how: str) -> None:
         power = how == "power loss"
         if broker is not None and self.world.process.is_serving:
-            self._note(broker)
+            self.note(broker)
         for key, (low, high) in list(self._may_end.items()):
             if power and key in self._durable:
                 self._may_end[key] = (min(low, self._durable[key]), high)
@@ -88,4 +89,4 @@ class CrashKeeps(Checker):
             names = [f"{broker.image.topics_by_id[topic].name}-{index}" for topic, index in missing]
             raise Violation("D3 no log disappears", f"{', '.join(names)} did not come back")
         self._may_end = {key: bounds for key, bounds in self._may_end.items() if key in missing}
-        self._note(broker)
+        self.note(broker)
