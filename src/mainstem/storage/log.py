@@ -193,6 +193,7 @@ class Log(DurableLog):
         self, valid: ValidBatch, leader_epoch: i64, now_ms: i64, origin: Origin, transaction_version: i64, guard: int
     ) -> AppendResult:
         batch = valid.batch
+        self.producers.states.now_ms = now_ms
         if valid.size > self._roll_bytes:
             raise RemoteError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
@@ -269,6 +270,7 @@ class Log(DurableLog):
     def _append_replicated(self, batches: list[BatchView], now_ms: i64) -> None:
         first = batches[0]
         last = batches[-1]
+        self.producers.states.now_ms = now_ms
         size: i64 = last.end - first.start
         max_timestamp: i64 = NO_TIMESTAMP
         markers: list[EndMarker | None] = []
