@@ -347,9 +347,7 @@ class ProducerStates:
     def expire(self, now_ms: i64, expiration_ms: i64) -> list[int]:
         """Forgets the producers that were silent for so long and have no open transaction; returns their ids."""
         gone = [
-            producer.producer_id
-            for producer in self._producers.values()
-            if producer.is_silent(now_ms, expiration_ms)
+            producer.producer_id for producer in self._producers.values() if producer.is_silent(now_ms, expiration_ms)
         ]
         for producer_id in gone:
             del self._producers[producer_id]
