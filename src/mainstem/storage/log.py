@@ -163,9 +163,11 @@ class Log(DurableLog):
         valid = validate(buffer, start, end, self._rules, now_ms, origin)
         return self._append_checked(valid, leader_epoch, now_ms, origin, transaction_version, guard)
 
-    def takes_long(self, buffer: bytes, start: i64, end: i64) -> bool:
+    def takes_long(self, buffer: bytes, start: i64, end: i64, now_ms: i64) -> bool:
         """Whether a client's batch is better judged in a thread (`prepare`)."""
-        return takes_long(buffer, start, end, self._rules) or may_be_older(self.producers.states, buffer, start, end)
+        if takes_long(buffer, start, end, self._rules, now_ms):
+            return True
+        return may_be_older(self.producers.states, buffer, start, end)
 
     def prepare(self, buffer: bytes, start: i64, end: i64, now_ms: i64) -> Preparation:
         """A job that judges a client's batch by the rules of now; `append_prepared` follows."""
