@@ -450,7 +450,7 @@ def _marker_is_no_sign_of_life(patch: pytest.MonkeyPatch, reached: Reached) -> N
         producer = self.get(producer_id)
         if is_raised and producer is not None:
             reached()
-            producer.last_timestamp = NO_TIMESTAMP
+            producer.last_timestamp = producer.heard_ms = NO_TIMESTAMP
         return ended
 
     patch.setattr(ProducerStates, "apply_marker", apply)

@@ -235,6 +235,47 @@ def test_no_empty_folder_is_served_for_a_partition_whose_directory_is_offline() 
     run(scenario, dirs)
 
 
+def test_what_was_acknowledged_before_its_directory_was_known_is_not_made_anew_while_that_is_offline() -> None:
+    """The metadata names no directory, and one that failed to take some of the partitions has empty folders of them."""
+    third = "/data/c"
+    dirs = f"{METADATA},{OTHER},{third}"
+
+    async def carry(message: Message, version: int, deliver: Deliver) -> Message:
+        if isinstance(message, AssignReplicasToDirsRequest):
+            raise RemoteError(ErrorCode.NETWORK_EXCEPTION, "lost on the way")
+        return await deliver(message, version)
+
+    async def scenario(node: Broker, peer: Peer, disk: SimDisk, fatal: list[BaseException]) -> None:
+        disk.faults.append(Fault(Effect.FAIL, "sync_directory", path=lambda path: path == OTHER))
+        await create(peer, "log", partitions=6)
+        await until("all are there", lambda: all(node.partitions.get("log", index) for index in range(6)))
+        taken = [index for index in range(6) if directory_of(node, "log", index) == third]
+        assert {disk.is_directory(f"{OTHER}/log-{index}") for index in taken} == {True, False}
+        for index in taken:
+            request = produce_request("log", batch_of(b"acknowledged"))
+            request.topic_data[0].partition_data[0].index = index
+            answer = await peer.ask(request, 9, ProduceResponse)
+            assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+        killed = disk.fork()
+        killed.kill()
+        killed.faults.append(Fault(Effect.FAIL, "list", path=lambda path: path == third))
+        again = await start_node("/data", killed, log_dirs=dirs)
+        assert [one.path for one in again.partitions.dirs.online] == [METADATA, OTHER]
+        for index in taken:
+            with pytest.raises(RemoteError) as refused:
+                again.partitions.find("log", index)
+            assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+        await again.stop()
+        healed = await start_node("/data", killed, log_dirs=dirs)
+        for index in range(6):
+            assert healed.partitions.find("log", index).log.log_end == (1 if index in taken else 0)
+        assert {directory_of(healed, "log", index) for index in taken} == {third}
+        await healed.stop()
+        assert not fatal
+
+    run(scenario, dirs, carry)
+
+
 def test_nothing_is_acknowledged_by_a_moved_partition_that_a_start_would_not_find() -> None:
     """A move whose old folder cannot be set aside leaves two folders, of which a start takes the one that the metadata
     names: until that is the new one, what it took would be gone."""

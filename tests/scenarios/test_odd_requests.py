@@ -1,12 +1,14 @@
 """Requests that are allowed and that hardly anyone sends: answered as Kafka 4.3.1 answers them."""
 
 import asyncio
+import struct
 from pathlib import Path
 
 import pytest
 
 from mainstem.broker.app import Broker
 from mainstem.protocol.errors import ErrorCode
+from mainstem.protocol.headers import encode_request_header
 from mainstem.protocol.messages.k00_produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -47,7 +49,7 @@ from mainstem.protocol.messages.k44_incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from mainstem.protocol.primitives import REQUEST_ELEMENTS_MAX, ZERO_UUID
+from mainstem.protocol.primitives import REQUEST_ELEMENTS_MAX, ZERO_UUID, uvarint
 from tests.support.raw import Peer, batch_of, connect, fetch_request, produce_request, run_with_node, start_node
 
 
@@ -367,6 +369,30 @@ def test_a_request_of_countless_elements_ends_its_connection_and_costs_others_no
         produced.topic_data[0].partition_data *= REQUEST_ELEMENTS_MAX
         producing.send(produced, 9)
         assert await producing.reader.read() == b""
+        assert (await peer.produce("orders", b"a")).error_code == 0
+
+    run_with_node(tmp_path, scenario)
+
+
+def test_a_request_of_countless_tagged_fields_ends_its_connection_and_costs_others_nothing(tmp_path: Path) -> None:
+    """Two bytes each, in the header or in the body, which nobody looks at but who must step over them."""
+    tags = uvarint(REQUEST_ELEMENTS_MAX + 1) + bytes([5, 0]) * (REQUEST_ELEMENTS_MAX + 1)
+
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("orders")
+        frames = [encode_request_header(3, 12, 1, None)[:-1] + tags + bytes(10)]
+        for key, version, body in (
+            (0, 9, produce_request("orders", b"").encode(9)),
+            (1, 12, fetch_request("orders", 0).encode(12)),
+            (3, 12, MetadataRequest(topics=None).encode(12)),
+        ):
+            assert body[-1] == 0
+            frames.append(encode_request_header(key, version, 1, None) + body[:-1] + tags)
+        for frame in frames:
+            asking = await connect(node)
+            asking.writer.write(struct.pack(">i", len(frame)) + frame)
+            assert await asking.reader.read() == b""
+            asking.close()
         assert (await peer.produce("orders", b"a")).error_code == 0
 
     run_with_node(tmp_path, scenario)

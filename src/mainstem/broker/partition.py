@@ -221,8 +221,9 @@ class Partition:
         while waiting:
             first = waiting[0]
             try:
-                if first.prepared is None and self.log.takes_long(first.buffer, first.start, first.end):
-                    first.prepared = self.log.prepare(first.buffer, first.start, first.end, self._clock.wall_ms())
+                now_ms = self._clock.wall_ms()
+                if first.prepared is None and self.log.takes_long(first.buffer, first.start, first.end, now_ms):
+                    first.prepared = self.log.prepare(first.buffer, first.start, first.end, now_ms)
                     judging = self._loop.run_in_executor(self._judges, first.prepared.run, breathe)
                     judging.add_done_callback(self._judged)
                     return

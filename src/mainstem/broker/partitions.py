@@ -17,12 +17,7 @@ from mainstem.broker.clock import Clock
 from mainstem.broker.config_view import ConfigView
 from mainstem.broker.partition import Partition
 from mainstem.core.controller.image import BROKER, TOPIC, ClusterImage, ImageDelta
-from mainstem.core.controller.states import (
-    MIGRATING_DIRECTORY,
-    UNASSIGNED_DIRECTORY,
-    PartitionState,
-    TopicState,
-)
+from mainstem.core.controller.states import MIGRATING_DIRECTORY, PartitionState, TopicState
 from mainstem.core.log.config import LogConfig, parse_log_config, server_defaults
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.storage.checkpoint import RECOVERY_POINTS, MalformedFileError
@@ -260,7 +255,7 @@ class Partitions:
         if state is None or self._node_id not in state.replicas:
             return None
         named = state.directory_of(self._node_id)
-        return None if named in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY) else named
+        return None if named == MIGRATING_DIRECTORY else named  # before KIP-858 none has a name: that says nothing
 
     def _owner(self, topic: str, index: int) -> bytes | None:
         state = self.image.topics.get(topic)

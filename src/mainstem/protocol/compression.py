@@ -45,6 +45,9 @@ _GZIP_WINDOW: Final = 31  # 2^15 bytes, in gzip's wrapping
 _GZIP_PIECE_BYTES: Final = 4 << 20
 """How much is inflated at once: zlib puts together what came out while no other thread may run."""
 
+_GZIP_INPUT_BYTES: Final = 16 << 10
+"""How much is given to it at once: it copies what it leaves of it, after every member."""
+
 _GZIP_RATIO_MAX: Final = 1032
 _SNAPPY_RATIO_MAX: Final = 64
 
@@ -143,20 +146,25 @@ def _decompress_gzip(data: bytes, limit: i64) -> bytes:
     """Members may follow each other. Like Java, stops at anything else that follows one."""
     parts: list[bytes] = []
     left: i64 = limit
+    at: i64 = 0
+    end: i64 = len(data)
     while True:
         inflater = zlib.decompressobj(_GZIP_WINDOW)
         while not inflater.eof:
+            piece = inflater.unconsumed_tail
+            if not piece:
+                piece = data[at : at + _GZIP_INPUT_BYTES]
+                at += len(piece)
             # One byte more than allowed tells too much from just enough; a maximum of 0 would mean none.
-            part = inflater.decompress(data, min(left + 1, _GZIP_PIECE_BYTES))
-            data = inflater.unconsumed_tail
+            part = inflater.decompress(piece, min(left + 1, _GZIP_PIECE_BYTES))
             left -= len(part)
             if left < 0:
                 raise _too_large(GZIP, limit)
-            if not part and not data and not inflater.eof:
+            if not part and at == end and not inflater.unconsumed_tail and not inflater.eof:
                 raise RemoteError(ErrorCode.INVALID_RECORD, "gzip data ends early")
             parts.append(part)
-        data = inflater.unused_data
-        if not data.startswith(_GZIP_MAGIC):
+        at -= len(inflater.unused_data)
+        if not data.startswith(_GZIP_MAGIC, at):
             return parts[0] if len(parts) == 1 else b"".join(parts)
 
 

@@ -152,7 +152,7 @@ def read_fetch_request(frame: bytes, position: i64, version: i64) -> FetchReques
     if version >= 11:
         request.rack_id = cursor.string(compact)
     if compact:
-        for _ in range(cursor.uvarint()):
+        for _ in range(cursor.tags()):
             tag = cursor.uvarint()
             stop = cursor.tag_end()
             if tag == 0:
@@ -188,7 +188,7 @@ def _read_topic(cursor: Cursor, version: i64, compact: bool) -> FetchTopic:
             partition.log_start_offset = cursor.int64()
         partition.max_bytes = cursor.int32()
         if compact:
-            for _ in range(cursor.uvarint()):
+            for _ in range(cursor.tags()):
                 tag = cursor.uvarint()
                 stop = cursor.tag_end()
                 if tag == 0 and version >= DIRECTORY_ID_FROM:

@@ -18,7 +18,7 @@ from mypy_extensions import i16, i32, i64
 
 from mainstem.protocol.api import FLEXIBLE_FROM
 from mainstem.protocol.errors import ErrorCode, RemoteError
-from mainstem.protocol.primitives import read_uvarint
+from mainstem.protocol.primitives import REQUEST_ELEMENTS_MAX, read_uvarint, too_many_elements
 
 API_VERSIONS_KEY: Final = 18
 API_VERSIONS_MAX: Final = 4
@@ -95,6 +95,8 @@ def skip_tags(data: bytes, position: i64) -> i64:
     if position < length and data[position] == 0:
         return position + 1
     count, at = read_uvarint(data, position)
+    if count > REQUEST_ELEMENTS_MAX:
+        raise too_many_elements()
     for _ in range(count):
         _tag, at = read_uvarint(data, at)
         size, at = read_uvarint(data, at)

@@ -22,8 +22,8 @@ UUID_BYTES: Final = 16
 ZERO_UUID: Final = bytes(16)
 STRING_BYTES_MAX: Final = 0x7FFF
 REQUEST_ELEMENTS_MAX: Final = 100_000
-"""How many elements the arrays of one request may have, all together. Each costs a server many times the two bytes that
-it costs a client to send, and whoever else is served waits meanwhile."""
+"""How many elements the arrays of one request may have, all together, its tagged fields among them. Each costs a server
+many times the two bytes that it costs a client to send, and whoever else is served waits meanwhile."""
 ELEMENTS_MAX: Final = 0x7FFFFFFF
 """As many as a frame can have."""
 
@@ -143,9 +143,17 @@ class Cursor:
             raise RemoteError(ErrorCode.CORRUPT_MESSAGE, f"{count} elements where {self.end - self.at} bytes are left")
         return count
 
+    def tags(self) -> i64:
+        """How many tagged fields follow. They cost as much to read as elements do, and count as such."""
+        count = self.uvarint()
+        self.elements_left -= count
+        if self.elements_left < 0:
+            raise too_many_elements()
+        return count
+
     def skip_tags(self) -> None:
         """Steps over a section of tagged fields."""
-        for _ in range(self.uvarint()):
+        for _ in range(self.tags()):
             self.uvarint()
             self.take(self.uvarint())
 

@@ -163,9 +163,11 @@ class Log(DurableLog):
         valid = validate(buffer, start, end, self._rules, now_ms, origin)
         return self._append_checked(valid, leader_epoch, now_ms, origin, transaction_version, guard)
 
-    def takes_long(self, buffer: bytes, start: i64, end: i64) -> bool:
+    def takes_long(self, buffer: bytes, start: i64, end: i64, now_ms: i64) -> bool:
         """Whether a client's batch is better judged in a thread (`prepare`)."""
-        return takes_long(buffer, start, end, self._rules) or may_be_older(self.producers.states, buffer, start, end)
+        if takes_long(buffer, start, end, self._rules, now_ms):
+            return True
+        return may_be_older(self.producers.states, buffer, start, end)
 
     def prepare(self, buffer: bytes, start: i64, end: i64, now_ms: i64) -> Preparation:
         """A job that judges a client's batch by the rules of now; `append_prepared` follows."""
@@ -193,6 +195,7 @@ class Log(DurableLog):
         self, valid: ValidBatch, leader_epoch: i64, now_ms: i64, origin: Origin, transaction_version: i64, guard: int
     ) -> AppendResult:
         batch = valid.batch
+        self.producers.states.now_ms = now_ms
         if valid.size > self._roll_bytes:
             raise RemoteError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
@@ -269,6 +272,7 @@ class Log(DurableLog):
     def _append_replicated(self, batches: list[BatchView], now_ms: i64) -> None:
         first = batches[0]
         last = batches[-1]
+        self.producers.states.now_ms = now_ms
         size: i64 = last.end - first.start
         max_timestamp: i64 = NO_TIMESTAMP
         markers: list[EndMarker | None] = []

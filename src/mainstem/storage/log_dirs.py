@@ -21,7 +21,8 @@ checkpoint files, and closes everything at a clean stop. Rules:
   the partition's name, while the partition goes on where it was: it is never taken for it.
 - A directory that fails while it is given a partition keeps a folder of it, and the partition is made in another one.
   The metadata may name neither when both are there again: what is of another topic, or was never used, is set aside.
-  So is what was never used where the metadata names a directory that is offline: the records are there.
+  So is what was never used where the metadata names a directory that is offline, or names none yet while one is
+  offline: the records may be there.
 - A recovery point on disk is never higher than what is synced. So `lower_recovery_point` comes before a truncation,
   and a partition created under the name of a deleted one first removes what the checkpoint files say about the old
   one.
@@ -245,8 +246,9 @@ class LogDirs(Generic[LogT]):
     ) -> Iterator[LogPlace]:
         """Opens every log; what is yielded has just been opened, or has failed and is in `failed_logs`.
 
-        `assigned` is the directory that the metadata names for a partition, if any, and `owner` the id of the topic
-        that has it there. ValueError where one is in two directories and these leave open which it is.
+        `assigned` is the directory that the metadata names for a partition, or None where the metadata cannot tell,
+        and `owner` the id of the topic that has it there. ValueError where one is in two directories and these leave
+        open which it is.
         """
         for directory in self.directories:
             try:
@@ -297,7 +299,10 @@ class LogDirs(Generic[LogT]):
         self._homes[key] = kept
 
     def _set_aside_what_is_offline(self, assigned: Callable[[str, int], bytes | None]) -> None:
-        """An empty folder, or an old copy, of a partition that is elsewhere would be served, and then named, as it."""
+        """An empty folder, or an old copy, of a partition that is elsewhere would be served, and then named, as it.
+
+        A partition without a directory in the metadata, by a name that no directory has, may be elsewhere too.
+        """
         online = {directory.directory_id for directory in self.online}
         for key, home in list(self._homes.items()):
             named = assigned(*key)

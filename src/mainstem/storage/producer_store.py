@@ -14,6 +14,8 @@ Which snapshots are there is as visible as any other file, so the rules are Kafk
 from mypy_extensions import i64
 
 from mainstem.core.log.producers import ProducerStates
+from mainstem.protocol.batch import NO_TIMESTAMP
+from mainstem.protocol.varint import I64_MAX
 from mainstem.storage import names
 from mainstem.storage.checkpoint import read_file
 from mainstem.storage.fs import FileSystem
@@ -110,10 +112,13 @@ class ProducerStore:
             self._unsynced.remove(path)
         return path
 
-    def reload(self, first_offset: i64, log_end: i64, now_ms: i64) -> None:
+    def reload(
+        self, first_offset: i64, log_end: i64, now_ms: i64, heard_from: i64 = I64_MAX, heard_ms: i64 = NO_TIMESTAMP
+    ) -> None:
         """Goes back to the newest snapshot up to `log_end`, or to nothing known before `first_offset`.
 
-        The caller applies the batches from `states.end_offset` on, also those below the log start that are there.
+        The caller applies the batches from `states.end_offset` on, also those below the log start that are there. What
+        lies at `heard_from` or after it may be as new as `heard_ms`, whatever its timestamps say.
         """
         for offset in list(self._snapshots):
             if offset > log_end or offset < first_offset:
@@ -129,7 +134,9 @@ class ProducerStore:
                 self.remove(newest)
                 continue
             for producer in producers:
-                if producer.txn_first_offset >= 0 or now_ms - producer.last_timestamp < self.expiration_ms:
+                if producer.last_offset >= heard_from:
+                    producer.heard_ms = heard_ms
+                if not producer.is_silent(now_ms, self.expiration_ms):
                     self.states.restore(producer)
             self.states.restored(newest)
             self._last_snapshot = newest

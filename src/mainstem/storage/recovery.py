@@ -411,6 +411,10 @@ class _Loader:
 
     def _load_producers(self) -> None:
         self.producers.remove_stray([segment.base_offset for segment in self.segments])
-        self.producers.reload(self.segments[0].base_offset, self.log_end, self.now_ms)
+        # A snapshot does not say when a producer was heard of. Of those that wrote to the last segment nobody knows
+        # better than its file.
+        last = self.segments[-1] if self.segments[-1].size > 0 or len(self.segments) == 1 else self.segments[-2]
+        heard_ms: i64 = self._fs.modified_ms(last.log.path)
+        self.producers.reload(self.segments[0].base_offset, self.log_end, self.now_ms, last.base_offset, heard_ms)
         replay_producers(self.segments, self.producers, self.log_end, True)
         self.producers.take_snapshot(sync=False)

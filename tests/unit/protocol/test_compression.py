@@ -5,6 +5,7 @@ import random
 import struct
 import zlib
 from pathlib import Path
+from typing import Any
 
 import cramjam
 import pytest
@@ -122,6 +123,38 @@ def test_gzip_is_inflated_in_pieces_up_to_the_limit(size: int) -> None:
         decompress(GZIP, packed, size - 1)
     with pytest.raises(RemoteError, match="ends early"):
         decompress(GZIP, packed[:-9], size)
+
+
+def test_what_thousands_of_gzip_members_cost_grows_as_they_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each leaves what follows it, which is copied: 20 bytes must not cost a copy of a whole batch."""
+    members = 20_000
+    made = zlib.decompressobj
+    taken = 0
+
+    class Counting:
+        def __init__(self, window: int) -> None:
+            self.inflater = made(window)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.inflater, name)
+
+        def decompress(self, data: bytes, length: int) -> bytes:
+            nonlocal taken
+            taken += len(data)
+            return self.inflater.decompress(data, length)
+
+    monkeypatch.setattr(zlib, "decompressobj", Counting)
+    packed = gzip.compress(b"") * members + gzip.compress(b"data")
+    assert decompress(GZIP, packed, 4) == b"data"
+    assert members < taken < members * (32 << 10)
+
+
+@pytest.mark.parametrize("size", [16_383, 16_384, 16_385, 32_768])
+def test_a_gzip_member_may_end_anywhere_in_what_is_read_at_once(size: int) -> None:
+    first = gzip.compress(random.Random(1).randbytes(size), compresslevel=0)
+    for cut in range(len(first) - size):
+        packed = first + gzip.compress(b"data" + bytes(cut))
+        assert decompress(GZIP, packed, 2 * size)[size:] == b"data" + bytes(cut)
 
 
 def test_bytes_after_gzip_are_left_alone_as_java_leaves_them() -> None:

@@ -255,17 +255,17 @@ def after_a_restart() -> Log:
 def test_a_retry_of_an_older_batch_after_a_restart_is_looked_for_in_a_thread(sequence: int) -> None:
     log = after_a_restart()
     sent = numbered(sequence)
-    assert log.takes_long(sent, 0, len(sent))
+    assert log.takes_long(sent, 0, len(sent), NOW_MS)
     prepared = log.prepare(sent, 0, len(sent), NOW_MS)
     prepared.run(lambda: None)
     assert log.producers.states.may_be_older_duplicate(1, 0, sequence), "nothing changes off the loop"
     result = log.append_prepared(prepared, 0, NOW_MS)
     assert result.is_duplicate
     assert result.base_offset == sequence * 4
-    assert not log.takes_long(sent, 0, len(sent)), "once a producer"
+    assert not log.takes_long(sent, 0, len(sent), NOW_MS), "once a producer"
     assert append(log, sent).base_offset == sequence * 4
     following = numbered(5)
-    assert not log.takes_long(following, 0, len(following))
+    assert not log.takes_long(following, 0, len(following), NOW_MS)
     assert append(log, following).base_offset == 20
 
 

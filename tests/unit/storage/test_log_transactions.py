@@ -325,3 +325,33 @@ def test_nobody_is_asked_about_a_batch_of_an_epoch_that_is_over() -> None:
         log.begin_verification(1, 0, 0, True, NOW_MS)
     assert refused.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
     assert len(log.verifications) == 0
+
+
+LONG_AGO_MS = NOW_MS - 400 * 86_400_000
+
+
+def test_a_producer_of_old_records_is_known_as_long_as_any_other() -> None:
+    """T1: by the records' own timestamps, as in Kafka, it would be forgotten while it sends."""
+    disk = new_disk()
+    log = open_in(disk)
+    old = batch(b"v", producer_id=1, epoch=0, sequence=0, timestamp=LONG_AGO_MS)
+    assert append(log, old).base_offset == 0
+    assert log.expire_producers(NOW_MS + 86_400_000 - 1) == []
+    assert append(log, old).is_duplicate
+    log.close(NOW_MS)
+    again = open_in(disk, clean=True, recovery_point=1, now_ms=NOW_MS + 86_400_000 - 1)
+    assert append(again, old).is_duplicate
+    assert again.expire_producers(NOW_MS + 86_400_000) == [1]
+
+
+def test_a_producer_of_old_records_that_is_not_in_the_last_segment_is_forgotten_by_a_restart() -> None:
+    """Or a broker that is started anew each day would never forget one."""
+    disk = new_disk()
+    log = open_in(disk)
+    append(log, batch(b"v", producer_id=1, epoch=0, sequence=0, timestamp=LONG_AGO_MS))
+    log.roll(NOW_MS)
+    append(log, batch(b"v", producer_id=2, epoch=0, sequence=0, timestamp=LONG_AGO_MS))
+    log.roll(NOW_MS)
+    log.close(NOW_MS)
+    again = open_in(disk, clean=True, recovery_point=2)
+    assert [each.producer_id for each in again.producers.states.all()] == [2]

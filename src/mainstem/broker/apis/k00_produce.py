@@ -336,7 +336,7 @@ def _append(
     except RemoteError as error:
         return _failed(error, wanted.index)
     answer = ProducePartitionResponse(wanted.index, _NONE, _INVALID_OFFSET)
-    if partition.waiting or partition.log.takes_long(frame, start, end):
+    if partition.waiting or partition.log.takes_long(frame, start, end, broker.clock.wall_ms()):
         later.append(_Later(partition, start, end, guard, answer))
         return answer
     try:

@@ -8,6 +8,8 @@ Rules, Kafka's:
 - A lower epoch than the last one seen is INVALID_PRODUCER_EPOCH, for data and markers; a higher one starts at 0.
 - A transaction begins with its first batch and ends with a marker. `first_unstable_offset` is the first offset of the
   oldest transaction that is open, or whose marker is not yet below the high watermark (T6).
+- A producer that was silent for long is forgotten. Not Kafka's rule: silence is by the broker's clock as well. Who
+  sends records of last year would be forgotten while it sends, and its retries be written twice (T1).
 
 Nothing here changes in a check: `find_duplicate`, `check_data` and `check_marker` come before a write,
 `apply_data` and `apply_marker` after it succeeded, and cannot fail (T3, KAFKA-6683). What came by replication was
@@ -73,6 +75,7 @@ class Producer:
         "batches",
         "coordinator_epoch",
         "epoch",
+        "heard_ms",
         "last_timestamp",
         "older_unread",
         "producer_id",
@@ -84,6 +87,8 @@ class Producer:
         self.epoch: i64 = NO_EPOCH
         self.coordinator_epoch: i64 = -1
         self.last_timestamp: i64 = NO_TIMESTAMP
+        self.heard_ms: i64 = NO_TIMESTAMP
+        """By the broker's clock, where it is known."""
         self.txn_first_offset: i64 = NO_OFFSET
         self.batches: list[BatchMark] = []
         self.older_unread = False
@@ -100,6 +105,10 @@ class Producer:
     @property
     def last_offset_delta(self) -> i64:
         return self.batches[-1].offset_delta if self.batches else 0
+
+    def is_silent(self, now_ms: i64, expiration_ms: i64) -> bool:
+        """Whether nothing came of it for so long, and no transaction of it is open."""
+        return self.txn_first_offset < 0 and now_ms - max(self.last_timestamp, self.heard_ms) >= expiration_ms
 
     def find(self, first_sequence: i64, last_sequence: i64) -> BatchMark | None:
         for mark in self.batches:
@@ -123,6 +132,8 @@ class ProducerStates:
 
     def __init__(self) -> None:
         self.end_offset: i64 = 0
+        self.now_ms: i64 = NO_TIMESTAMP
+        """The broker's clock, told before what is appended now; not before what is read back."""
         self._producers: dict[int, Producer] = {}
         # Both by first offset; open ones to the producer's id, finished ones to the offset of their marker.
         self._open: dict[int, int] = {}
@@ -273,6 +284,7 @@ class ProducerStates:
             del batches[0]
         batches.append(BatchMark(last_sequence, last_offset, last_offset - first_offset, timestamp))
         producer.last_timestamp = timestamp
+        producer.heard_ms = self.now_ms
         if is_transactional and producer.txn_first_offset < 0:
             producer.txn_first_offset = first_offset
             self._open[first_offset] = producer_id
@@ -290,6 +302,7 @@ class ProducerStates:
         producer.txn_first_offset = NO_OFFSET
         producer.coordinator_epoch = coordinator_epoch
         producer.last_timestamp = timestamp
+        producer.heard_ms = self.now_ms
         if first < 0:
             return None
         return CompletedTransaction(producer_id, first, offset, is_aborted)
@@ -334,9 +347,7 @@ class ProducerStates:
     def expire(self, now_ms: i64, expiration_ms: i64) -> list[int]:
         """Forgets the producers that were silent for so long and have no open transaction; returns their ids."""
         gone = [
-            producer.producer_id
-            for producer in self._producers.values()
-            if producer.txn_first_offset < 0 and now_ms - producer.last_timestamp >= expiration_ms
+            producer.producer_id for producer in self._producers.values() if producer.is_silent(now_ms, expiration_ms)
         ]
         for producer_id in gone:
             del self._producers[producer_id]

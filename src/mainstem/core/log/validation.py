@@ -3,8 +3,9 @@
 In Kafka's order: one whole batch of v2; base offset 0 and `max.message.bytes` (the whole batch, header included; equal
 is allowed) before the CRC; then the count against the offsets, no control batch, no negative sequence; then the
 records. Uncompressed records are walked once, so that no malformed one is stored. Compressed ones are opened only
-where their content decides something: keys on a compacted topic, how old a record may be, a codec to be replaced.
-Otherwise the header is believed: it says which record is the newest, but not which is the oldest.
+where their content decides something: keys on a compacted topic, how old a record may be, a codec to be replaced,
+timestamps in the header that cannot be or that the topic does not take. Otherwise the header is believed: it says which
+record is the newest, but not which is the oldest.
 
 What changes is the header: LogAppendTime, or a largest timestamp that the records do not have. The batch itself
 stays where it lies, unless `compression.type` demands another codec.
@@ -96,15 +97,15 @@ class ValidBatch:
         return [stamp, memoryview(batch.buffer)[batch.start + STAMP_BYTES : batch.end]]
 
 
-def takes_long(buffer: bytes, start: i64, end: i64, rules: BatchRules) -> bool:
+def takes_long(buffer: bytes, start: i64, end: i64, rules: BatchRules, now_ms: i64) -> bool:
     """Whether `validate` should be left to a thread: it would have to open or to pack much. Looks at headers only."""
-    codec: i64 = rules.codec
-    opened: bool = rules.compact or rules.judges_age
-    if not opened and codec == KEEP_CODEC:
-        return False
     if end - start < HEADER_BYTES:
         return False
     batch = BatchView(buffer, start)
+    codec: i64 = rules.codec
+    opened: bool = rules.compact or rules.judges_age or _is_odd(batch, rules, now_ms)
+    if not opened and codec == KEEP_CODEC:
+        return False
     if batch.size < HEADER_BYTES or start + batch.size > end or batch.size > rules.max_bytes:
         return False
     repacked: bool = codec != KEEP_CODEC and codec != batch.codec
@@ -199,7 +200,7 @@ def _check_records(
     oldest: i64 = base
     newest: i64 = batch.max_timestamp
     has_null_key = False
-    if batch.codec == 0 or rules.compact or rules.judges_age or recompressed:
+    if batch.codec == 0 or rules.compact or rules.judges_age or recompressed or _is_odd(batch, rules, now_ms):
         buffer, start, end = batch.buffer, batch.start + RECORDS_AT, batch.end
         if batch.codec != 0:
             buffer, start, end = batch_body(batch, PRODUCED_BYTES_MAX)
@@ -216,6 +217,18 @@ def _check_records(
         _reject_bad_records(batch, rules, now_ms, breathe)
     # Kafka counts from -1 on, whatever the records say.
     return max(newest, NO_TIMESTAMP)
+
+
+def _is_odd(batch: BatchView, rules: BatchRules, now_ms: i64) -> bool:
+    """Whether the header has timestamps that cannot be, or that the topic does not take: then the records tell.
+
+    One that is too late would keep the log from ever being old, one that is too early have it deleted at once.
+    """
+    if rules.is_log_append_time:
+        return batch.is_log_append_time
+    base: i64 = batch.base_timestamp
+    newest: i64 = batch.max_timestamp
+    return newest < base or _is_outside(base, rules, now_ms) or _is_outside(newest, rules, now_ms)
 
 
 def _is_outside(timestamp: i64, rules: BatchRules, now_ms: i64) -> bool:

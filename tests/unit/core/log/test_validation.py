@@ -132,8 +132,8 @@ def test_a_record_that_is_too_old_is_found_in_the_middle_of_a_compressed_batch(c
 def test_a_large_compressed_batch_is_judged_in_a_thread_where_its_age_counts() -> None:
     data = batch(bytes(1 << 20), codec=4)
     limited = BatchRules(parse_log_config({"message.timestamp.before.max.ms": "1000"}))
-    assert takes_long(data, 0, len(data), limited)
-    assert not takes_long(data, 0, len(data), BatchRules(parse_log_config({})))
+    assert takes_long(data, 0, len(data), limited, NOW_MS)
+    assert not takes_long(data, 0, len(data), BatchRules(parse_log_config({})), NOW_MS)
 
 
 @pytest.mark.parametrize("codec", range(5))
@@ -160,6 +160,26 @@ def test_a_producer_may_not_claim_log_append_time() -> None:
 
 def test_a_largest_timestamp_that_no_record_has_is_corrected() -> None:
     assert written(judge(edited(ONE, 35, ">q", NOW_MS + 5))).max_timestamp == NOW_MS
+
+
+@pytest.mark.parametrize("claimed_ms", [0, -1, NOW_MS - 1, NOW_MS + HOUR_MS + 1, 1 << 62])
+@pytest.mark.parametrize("codec", range(5))
+def test_a_largest_timestamp_that_cannot_be_or_is_not_allowed_is_corrected_in_a_compressed_batch_too(
+    codec: int, claimed_ms: int
+) -> None:
+    """Retention goes by it: one in the far future keeps a log for ever, one long ago has it deleted at once."""
+    sent = edited(batch(b"a", b"b", codec=codec), 35, ">q", claimed_ms)
+    found = written(judge(sent))
+    assert (found.base_timestamp, found.max_timestamp) == (NOW_MS, NOW_MS + 1)
+
+
+def test_a_large_compressed_batch_whose_header_is_odd_is_judged_in_a_thread() -> None:
+    data = batch(bytes(1 << 20), codec=4)
+    rules = BatchRules(parse_log_config({}))
+    for claimed_ms in (0, 1 << 62):
+        assert takes_long(edited(data, 35, ">q", claimed_ms), 0, len(data), rules, NOW_MS)
+    stamped = BatchRules(parse_log_config({"message.timestamp.type": "LogAppendTime"}))
+    assert takes_long(edited(data, 21, ">h", 4 | 8), 0, len(data), stamped, NOW_MS)
 
 
 def test_nothing_is_copied_or_rewritten_where_nothing_changes() -> None:
@@ -247,7 +267,7 @@ def packed(codec: int, size: int, count: int = 1) -> bytes:
 )
 def test_a_thread_judges_what_takes_long(data: bytes, settings: dict[str, str], expected: bool) -> None:
     rules = BatchRules(parse_log_config({name.replace("_", "."): text for name, text in settings.items()}))
-    assert takes_long(data, 0, len(data), rules) is expected
+    assert takes_long(data, 0, len(data), rules, NOW_MS) is expected
 
 
 def test_a_long_walk_breathes() -> None:
