@@ -40,7 +40,7 @@ from mainstem.protocol.schema import ZERO_UUID
 from mainstem.spark.bounds import DataLossError
 from mainstem.spark.loop import Runner
 from mainstem.spark.offsets import EARLIEST
-from mainstem.spark.questions import isolation, list_offsets
+from mainstem.spark.questions import isolation, list_offsets, only_partition
 from mainstem.spark.splits import Range
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ class RangeReader:
             [FetchTopic(found.topic, ZERO_UUID, [part])],
         )
         request.isolation_level = self._isolation
-        request.rack_id = self._options.client_rack
+        # No rack is named: the leader would send us to a replica nearby, and that may not have all of the range yet.
         frame = encode_fetch_request(request, version, 0, self._options.client_id)
         return version, await connection.send_frame(ApiKey.FETCH, version, [frame], timeout_s=WAITED_ELSEWHERE_S)
 
@@ -211,9 +211,7 @@ class RangeReader:
 
     def _judge(self, version: int, frame: bytes, found: Range, position: int) -> Fetched:
         _, response = read_fetch_response(frame, version)
-        if response.error_code:
-            raise error_for(int(response.error_code), "fetch", topic=found.topic, partition=found.partition)
-        part = response.topics[0].partitions[0]
+        part = only_partition(response, found.where)
         where = TopicPartition(found.topic, found.partition)
         if part.error_code:
             endpoints = [
