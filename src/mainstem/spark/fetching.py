@@ -26,7 +26,8 @@ from mainstem.client.options import ConsumerOptions
 from mainstem.client.types import TopicPartition
 from mainstem.protocol.api import ApiKey
 from mainstem.protocol.batch import BatchView, iterate_batches
-from mainstem.protocol.columns import Columns, decode_columns
+from mainstem.protocol.columns import MAX_BODY_BYTES, Columns, decode_columns
+from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.fetch import (
     AbortedTransaction,
     FetchPartition,
@@ -93,6 +94,28 @@ class Fetched:
             self.reach = int(batch.next_offset)
 
 
+def decode_some(
+    buffer: bytes,
+    bounds: tuple[int, int, int, int],
+    aborted: Iterable[AbortedTransaction] | None,
+    check_crcs: bool,
+    limit: int,
+) -> Columns:
+    """Records of the bytes and offsets in `bounds`: up to `limit` bytes of them, or one batch where it has more.
+
+    Whoever compresses well puts into a batch of a megabyte many times that.
+    """
+    start, end, position, end_offset = bounds
+    while True:
+        skip = AbortedFilter(aborted) if aborted is not None else None
+        try:
+            return decode_columns(buffer, start, end, position, end_offset, skip, check_crcs, limit)
+        except RemoteError as error:
+            if error.code != ErrorCode.MESSAGE_TOO_LARGE or limit >= MAX_BODY_BYTES:
+                raise
+            limit *= 2
+
+
 UnderWay = asyncio.Task[tuple[int, bytes]]
 
 
@@ -135,16 +158,10 @@ class RangeReader:
                 under_way.cancel()
 
     def _decode(self, fetched: Fetched, position: int, end: int) -> Columns:
-        return decode_columns(
-            fetched.frame,
-            fetched.start,
-            fetched.end,
-            position,
-            end,
-            skip=AbortedFilter(fetched.aborted) if self._isolation else None,
-            check_crcs=self._options.check_crcs,
-            limit=max(BATCH_BYTES, fetched.end - fetched.start),
-        )
+        aborted = fetched.aborted if self._isolation else None
+        bounds = (fetched.start, fetched.end, position, end)
+        limit = max(BATCH_BYTES, fetched.end - fetched.start)
+        return decode_some(fetched.frame, bounds, aborted, self._options.check_crcs, limit)
 
     def _after_loss(self, found: Range, position: int, error: KafkaError) -> int:
         """Where to go on when records are gone and that is accepted; the end where nothing of the range is left."""

@@ -65,10 +65,11 @@ async def reach(cluster: Cluster) -> None:
     try:
         await cluster.retrying(cluster.any_node, FIRST_CONTACT_MS)
     except KafkaTimeoutError as error:
+        why = error.__cause__.message if isinstance(error.__cause__, KafkaError) else error.message
         given = ", ".join(f"{host}:{port}" for host, port in cluster.options.addresses)
         raise NoBrokersAvailableError(
             f"kafka.bootstrap.servers: {given} did not answer in {FIRST_CONTACT_MS // 1000} s; start the broker, or "
-            f"correct the address ({error.__cause__ or error.message})"
+            f"correct the address ({why})"
         ) from error
 
 

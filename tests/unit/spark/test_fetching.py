@@ -16,6 +16,7 @@ from mainstem.client.errors import KafkaError, NoBrokersAvailableError
 from mainstem.client.metadata import LeaderAndEpoch
 from mainstem.client.options import ConsumerOptions
 from mainstem.protocol.columns import encode_columns
+from mainstem.protocol.compression import NONE, ZSTD
 from mainstem.protocol.fetch import (
     FetchPartitionResponse,
     FetchResponse,
@@ -26,7 +27,7 @@ from mainstem.protocol.fetch import (
 from mainstem.protocol.headers import read_request_header
 from mainstem.protocol.schema import ZERO_UUID
 from mainstem.spark import questions
-from mainstem.spark.fetching import RangeReader
+from mainstem.spark.fetching import BATCH_BYTES, RangeReader
 from mainstem.spark.loop import Runner
 from mainstem.spark.options import Topics
 from mainstem.spark.splits import Range
@@ -42,8 +43,10 @@ class Leader:
 
     name = "a leader"
 
-    def __init__(self, over_quota: int = 0) -> None:
+    def __init__(self, over_quota: int = 0, value_bytes: int = 1, codec: int = NONE) -> None:
         self.over_quota = over_quota
+        self.values = [bytes([letter]) * value_bytes for letter in b"abc"]
+        self.codec = codec
 
     def version_for(self, api_key: int, most: int) -> int:
         return VERSION
@@ -54,7 +57,7 @@ class Leader:
         if self.over_quota > 0:
             self.over_quota -= 1
             return _framed(FetchResponse([]))
-        (records,) = encode_columns(None, pa.array([b"a", b"b", b"c"]))
+        (records,) = encode_columns(None, pa.array(self.values), codec=self.codec, max_batch_bytes=1 << 30)
         part = FetchPartitionResponse(0, 0, 3, 0 if asked.rack_id else len(records))
         part.preferred_read_replica = 2 if asked.rack_id else -1
         return _framed(FetchResponse([FetchTopicResponse("t", ZERO_UUID, [part])]), records)
@@ -105,6 +108,11 @@ def values(leader: Leader, **options: str) -> list[bytes]:
 
 def test_a_leader_that_answers_with_nothing_over_a_quota_is_asked_again() -> None:
     assert values(Leader(over_quota=2)) == [b"a", b"b", b"c"]
+
+
+def test_a_batch_that_expands_to_more_than_is_decoded_at_once_is_read() -> None:
+    leader = Leader(value_bytes=BATCH_BYTES, codec=ZSTD)
+    assert values(leader) == leader.values
 
 
 def test_who_names_a_rack_reads_from_the_leader_all_the_same() -> None:
