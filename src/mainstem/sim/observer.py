@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mainstem.broker.partition import Partition
 from mainstem.protocol.errors import ErrorCode
-from mainstem.sim.checkers.times_are_found import Answer, first_at
+from mainstem.sim.checkers.times_are_found import NOT_FOUND, Answer, first_at
 from mainstem.sim.client import NoAnswer, SimClient
 from mainstem.sim.group_ledger import GONE
 from mainstem.sim.group_members import describe_state, fetch_committed, find_coordinator
@@ -61,12 +61,15 @@ class Observer:
         checker = self.world.times_are_found
         found: list[Answer] = []
         times = checker.times(log)
+        end = log.log_end
         for moment in checker.moments(times, place):
             before = first_at(times, moment)
             with contextlib.suppress(NoAnswer):
                 offset = await list_offset(client, place, moment)
                 if offset is not None:
                     after = before if offset == before else first_at(checker.times(log), moment)
+                    if before == NOT_FOUND and after >= end:
+                        before = after  # a marker that came meanwhile
                     found.append(Answer(moment, offset, before, after))
         return found
 
