@@ -109,6 +109,25 @@ def test_a_field_called_date_stays_what_it_was(spark: SparkSession, mainstem_bro
     ]
 
 
+def test_merging_good_rows_leaves_the_bad_ones_of_the_same_batches(
+    spark: SparkSession, mainstem_broker: Broker, tmp_path: Path
+) -> None:
+    from mainstem.spark.pipelines import lake
+
+    # Good and bad rows of one day and one batch: their files have the same names, in folders beside each other.
+    here, topic = mainstem_broker.bootstrap, mainstem_broker.topic(1)
+    for number in range(3):
+        values = [b'{"id": %d}' % number, b"broken %d" % number]
+        mainstem_broker.produce(topic, values, timestamps=[1_767_262_000_000] * 2)
+        quietly(lake.run, spark, lake.Lake(here, topic, tmp_path, "id bigint"))
+    # The second time, what the first has merged is removed.
+    for merged in (6, 0):
+        assert lake.compact(spark, tmp_path) == merged
+        assert sorted(row.id for row in lake.rows(spark, tmp_path).collect()) == [0, 1, 2]
+        bad = sorted(row._corrupt for row in lake.rows(spark, tmp_path, lake.BAD).collect())
+        assert bad == ["broken 0", "broken 1", "broken 2"]
+
+
 def test_a_schema_is_taken_from_the_first_values_and_stays(
     spark: SparkSession, mainstem_broker: Broker, tmp_path: Path
 ) -> None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from mainstem.client.cluster import Cluster
-from mainstem.client.errors import KafkaError, LeaderNotAvailableError, TopicExistsError, error_for, raise_for
+from mainstem.client.errors import LeaderNotAvailableError, TopicExistsError, error_for, raise_for
 from mainstem.client.types import TopicPartition
 from mainstem.protocol.api import ApiKey
 from mainstem.protocol.batch import iterate_batches
@@ -42,7 +42,7 @@ from mainstem.protocol.messages.k19_create_topics import (
 from mainstem.protocol.records import iterate_records
 from mainstem.protocol.schema import ZERO_UUID
 from mainstem.spark.offsets import EARLIEST, Partition
-from mainstem.spark.questions import list_offsets
+from mainstem.spark.questions import list_offsets, only_partition
 from mainstem.spark.transactions import Triple
 
 TOPIC: Final = "mainstem-sink.decisions"
@@ -220,10 +220,8 @@ class DecisionLog:
         frame = encode_fetch_request(request, version, 0, self._cluster.options.client_id)
         answer = await connection.send_frame(ApiKey.FETCH, version, [frame])
         _, response = read_fetch_response(answer, version)
-        part = response.topics[0].partitions[0] if response.topics else None
-        code = int(response.error_code or (part.error_code if part is not None else 0))
-        if code or part is None:
-            error: KafkaError = error_for(code, f"reading {TOPIC}", topic=TOPIC, partition=0)
-            self._cluster.note_error(TopicPartition(*WHERE), code)
-            raise error
+        part = only_partition(response, WHERE)
+        if part.error_code:
+            self._cluster.note_error(TopicPartition(*WHERE), int(part.error_code))
+            raise error_for(int(part.error_code), f"reading {TOPIC}", topic=TOPIC, partition=0)
         return part, answer

@@ -35,6 +35,7 @@ from mainstem.protocol.fetch import FetchPartition, FetchRequest, FetchTopic, en
 from mainstem.protocol.schema import ZERO_UUID
 from mainstem.spark.decisions import FINISHED_SUFFIX, SUPERSEDED_MAX, WHERE, Decision, DecisionLog, Written
 from mainstem.spark.producing import Sender
+from mainstem.spark.questions import only_partition
 from mainstem.spark.transactions import NO_TIMEOUT_MS, ONGOING, Transactions, Triple
 
 LEAST_LEFT_MS: Final = 60_000
@@ -295,7 +296,7 @@ class Coordinator:
             frame = encode_fetch_request(request, version, 0, self._options.client_id)
             answer = await connection.send_frame(ApiKey.FETCH, version, [frame])
             _, response = read_fetch_response(answer, version)
-            part = response.topics[0].partitions[0]
+            part = only_partition(response, (topic, number))
             if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 return False
             if part.error_code:

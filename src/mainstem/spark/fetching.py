@@ -26,7 +26,8 @@ from mainstem.client.options import ConsumerOptions
 from mainstem.client.types import TopicPartition
 from mainstem.protocol.api import ApiKey
 from mainstem.protocol.batch import BatchView, iterate_batches
-from mainstem.protocol.columns import Columns, decode_columns
+from mainstem.protocol.columns import MAX_BODY_BYTES, Columns, decode_columns
+from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.fetch import (
     AbortedTransaction,
     FetchPartition,
@@ -40,7 +41,7 @@ from mainstem.protocol.schema import ZERO_UUID
 from mainstem.spark.bounds import DataLossError
 from mainstem.spark.loop import Runner
 from mainstem.spark.offsets import EARLIEST
-from mainstem.spark.questions import isolation, list_offsets
+from mainstem.spark.questions import isolation, list_offsets, only_partition
 from mainstem.spark.splits import Range
 
 if TYPE_CHECKING:
@@ -93,6 +94,28 @@ class Fetched:
             self.reach = int(batch.next_offset)
 
 
+def decode_some(
+    buffer: bytes,
+    bounds: tuple[int, int, int, int],
+    aborted: Iterable[AbortedTransaction] | None,
+    check_crcs: bool,
+    limit: int,
+) -> Columns:
+    """Records of the bytes and offsets in `bounds`: up to `limit` bytes of them, or one batch where it has more.
+
+    Whoever compresses well puts into a batch of a megabyte many times that.
+    """
+    start, end, position, end_offset = bounds
+    while True:
+        skip = AbortedFilter(aborted) if aborted is not None else None
+        try:
+            return decode_columns(buffer, start, end, position, end_offset, skip, check_crcs, limit)
+        except RemoteError as error:
+            if error.code != ErrorCode.MESSAGE_TOO_LARGE or limit >= MAX_BODY_BYTES:
+                raise
+            limit *= 2
+
+
 UnderWay = asyncio.Task[tuple[int, bytes]]
 
 
@@ -135,16 +158,10 @@ class RangeReader:
                 under_way.cancel()
 
     def _decode(self, fetched: Fetched, position: int, end: int) -> Columns:
-        return decode_columns(
-            fetched.frame,
-            fetched.start,
-            fetched.end,
-            position,
-            end,
-            skip=AbortedFilter(fetched.aborted) if self._isolation else None,
-            check_crcs=self._options.check_crcs,
-            limit=max(BATCH_BYTES, fetched.end - fetched.start),
-        )
+        aborted = fetched.aborted if self._isolation else None
+        bounds = (fetched.start, fetched.end, position, end)
+        limit = max(BATCH_BYTES, fetched.end - fetched.start)
+        return decode_some(fetched.frame, bounds, aborted, self._options.check_crcs, limit)
 
     def _after_loss(self, found: Range, position: int, error: KafkaError) -> int:
         """Where to go on when records are gone and that is accepted; the end where nothing of the range is left."""
@@ -186,7 +203,7 @@ class RangeReader:
             [FetchTopic(found.topic, ZERO_UUID, [part])],
         )
         request.isolation_level = self._isolation
-        request.rack_id = self._options.client_rack
+        # No rack is named: the leader would send us to a replica nearby, and that may not have all of the range yet.
         frame = encode_fetch_request(request, version, 0, self._options.client_id)
         return version, await connection.send_frame(ApiKey.FETCH, version, [frame], timeout_s=WAITED_ELSEWHERE_S)
 
@@ -211,9 +228,7 @@ class RangeReader:
 
     def _judge(self, version: int, frame: bytes, found: Range, position: int) -> Fetched:
         _, response = read_fetch_response(frame, version)
-        if response.error_code:
-            raise error_for(int(response.error_code), "fetch", topic=found.topic, partition=found.partition)
-        part = response.topics[0].partitions[0]
+        part = only_partition(response, found.where)
         where = TopicPartition(found.topic, found.partition)
         if part.error_code:
             endpoints = [

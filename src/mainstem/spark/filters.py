@@ -103,4 +103,5 @@ def _since(found: Narrowing, moment: datetime) -> Narrowing:
     since = moment.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
     # Down to the millisecond, which is all that a record's timestamp has.
     stamp = (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
-    return replace(found, from_ms=max(found.from_ms or 0, stamp, 0))
+    # All there is may be after a moment before 1970: records without a timestamp have -1, which nobody can ask for.
+    return found if stamp < 0 else replace(found, from_ms=max(found.from_ms or 0, stamp))

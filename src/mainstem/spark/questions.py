@@ -12,9 +12,18 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from mainstem.client.cluster import Cluster, CoordinatorKind
-from mainstem.client.errors import KafkaError, LeaderNotAvailableError, UnknownTopicOrPartitionError, raise_for
+from mainstem.client.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    LeaderNotAvailableError,
+    NoBrokersAvailableError,
+    ThrottlingQuotaExceededError,
+    UnknownTopicOrPartitionError,
+    raise_for,
+)
 from mainstem.client.types import TopicPartition
 from mainstem.protocol.api import ApiKey
+from mainstem.protocol.fetch import FetchPartitionResponse, FetchResponse
 from mainstem.protocol.messages.k02_list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -40,6 +49,8 @@ log = logging.getLogger(__name__)
 READ_COMMITTED: Final = "read_committed"
 _OFFSET_COMMIT_BY_NAME: Final = 9
 TIMEOUT_MS: Final = 60_000
+FIRST_CONTACT_MS: Final = 20_000
+"""Where no broker has ever answered, the address is likely to be wrong, and who gave it is told sooner."""
 APPEARS_WITHIN_S: Final = 2.0
 
 
@@ -47,11 +58,37 @@ def isolation(cluster: Cluster) -> int:
     return 1 if getattr(cluster.options, "isolation_level", "") == READ_COMMITTED else 0
 
 
+async def reach(cluster: Cluster) -> None:
+    """Returns when a broker answers, or has before: one that is only away for a while is waited for elsewhere."""
+    if cluster.updates:
+        return
+    try:
+        await cluster.retrying(cluster.any_node, FIRST_CONTACT_MS)
+    except KafkaTimeoutError as error:
+        why = error.__cause__.message if isinstance(error.__cause__, KafkaError) else error.message
+        given = ", ".join(f"{host}:{port}" for host, port in cluster.options.addresses)
+        raise NoBrokersAvailableError(
+            f"kafka.bootstrap.servers: {given} did not answer in {FIRST_CONTACT_MS // 1000} s; start the broker, or "
+            f"correct the address ({why})"
+        ) from error
+
+
+def only_partition(response: FetchResponse, where: Partition) -> FetchPartitionResponse:
+    """What a fetch of one partition was answered with, whose own error is the caller's."""
+    topic, number = where
+    raise_for(int(response.error_code), "fetch", topic=topic, partition=number)
+    if not response.topics:
+        # Kafka has a client that is over its quota wait, and then answers with nothing at all.
+        raise ThrottlingQuotaExceededError("this client is over its quota of bytes", topic=topic, partition=number)
+    return response.topics[0].partitions[0]
+
+
 async def partitions(cluster: Cluster, topics: Topics, option: str | None = None) -> list[Partition]:
     """Those that are there now. A topic that is named and not there is an error; a pattern may match nothing.
 
     `option` is what named the topics, for the sentence, where it was none of the source's own.
     """
+    await reach(cluster)
     if topics.pattern:
         found = {
             topic: info

@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from mainstem.protocol.batch import iterate_batches
-from mainstem.protocol.columns import decode_columns
 from mainstem.protocol.errors import RemoteError
 from mainstem.protocol.fetch import AbortedTransaction
-from mainstem.spark.fetching import BATCH_BYTES, AbortedFilter
+from mainstem.spark.fetching import BATCH_BYTES, decode_some
 from mainstem.spark.filters import INT64_MAX, Narrowing, narrow
 from mainstem.spark.loop import settle_down
 from mainstem.spark.options import Bound, Kind, SourceOptions, describe
@@ -137,16 +136,8 @@ def _read(piece: Piece, maker: RowMaker, check_crcs: bool) -> Iterator[pa.Record
         position = piece.wanted.start
         while position < reach:
             try:
-                columns = decode_columns(
-                    chunk,
-                    0,
-                    len(chunk),
-                    position,
-                    piece.wanted.end,
-                    skip=AbortedFilter(aborted) if aborted else None,
-                    check_crcs=check_crcs,
-                    limit=max(2 * len(chunk), BATCH_BYTES),
-                )
+                bounds = (0, len(chunk), position, piece.wanted.end)
+                columns = decode_some(chunk, bounds, aborted or None, check_crcs, max(2 * len(chunk), BATCH_BYTES))
             except RemoteError as error:
                 raise ValueError(f"path: {piece.part.path} has a batch that cannot be read: {error}") from error
             if columns.count:

@@ -412,7 +412,11 @@ def batch_writer(schema: StructType, given: dict[str, str], overwrite: bool) -> 
     if options.sink_id is not None:
         # Every batch write would be batch 0 of that sink: all but the first would be taken for replays of it.
         raise ValueError("sinkId: is for streams; name a batch write with txnAppId and txnVersion, or leave it out")
-    return BatchSink(schema, options)
+    sink = BatchSink(schema, options)
+    # Else every task would find out for itself.
+    here = runner()
+    here.run(questions.reach(here.cluster(options.kafka)))
+    return sink
 
 
 def stream_writer(schema: StructType, given: dict[str, str]) -> DataSourceStreamWriter:

@@ -36,8 +36,8 @@ def decode_json(values: pa.Array, schema: pa.Schema) -> Decoded:
 
     values, bad = _as_text(values)
     rows = len(values)
-    # A line break can only be white space between tokens: in a string it is escaped.
-    lines = pc.replace_substring_regex(values, r"[\r\n]", " ")
+    # Between tokens a line break is white space, as a tab is; in a string neither may stand, and the parser says so.
+    lines = pc.replace_substring_regex(values, r"[\r\n]", "\t")
     trimmed = pc.utf8_trim_whitespace(lines)
     # What is no object is not shown to Arrow, which does not survive a null.
     is_object = pc.fill_null(pc.and_(pc.starts_with(trimmed, "{"), pc.ends_with(trimmed, "}")), False)

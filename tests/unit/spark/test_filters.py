@@ -31,6 +31,12 @@ def test_only_lower_bounds_of_the_timestamp_are_used() -> None:
     assert narrow([LessThan(("timestamp",), moment)], OWN) == Narrowing()
 
 
+def test_a_moment_before_all_timestamps_leaves_out_no_record_without_one() -> None:
+    long_ago = datetime(1960, 1, 1, tzinfo=UTC)
+    assert narrow([GreaterThan(("timestamp",), long_ago)], OWN) == Narrowing()
+    assert narrow([GreaterThan(("timestamp",), datetime(1970, 1, 1, tzinfo=UTC))], OWN).from_ms == 0
+
+
 def test_what_is_not_the_records_own_says_nothing() -> None:
     assert narrow([EqualTo(("offset",), 7)], ("value",)) == Narrowing()
     assert narrow([EqualTo(("key",), b"x"), EqualTo(("headers", "key"), "x")], OWN) == Narrowing()

@@ -45,10 +45,11 @@ def test_bad_values_are_told_apart_from_good_ones_beside_them() -> None:
         b'{"id": 5',
         b'{\n"id":\r\n6}',
         None,
+        b'{"id": 7, "name": "a\nb"}',
     ]
     rows, bad = decoded(values)
-    assert bad == [1, 2, 3, 4, 6, 7, 8, 9]
-    assert [row["id"] for row in rows] == [1, None, None, None, None, 2, None, None, None, None, 6, None]
+    assert bad == [1, 2, 3, 4, 6, 7, 8, 9, 12]
+    assert [row["id"] for row in rows] == [1, None, None, None, None, 2, None, None, None, None, 6, None, None]
 
 
 def test_a_string_across_two_values_cannot_hide_a_value_of_two_objects() -> None:

@@ -141,8 +141,10 @@ def listed(path: Path, which: str) -> list[str]:
     gone: set[str] = set()
     for each in sorted((path / BATCHES).glob("*.json")):
         content = json.loads(each.read_text())
-        found.update(content["files"].get(which, ()))
-        gone.update(content.get("replaces", ()))
+        if which in content["files"]:
+            # What is replaced is of the same folder: files of a batch have the same names in both.
+            found.update(content["files"][which])
+            gone.update(content.get("replaces", ()))
     return sorted(found - gone)
 
 
