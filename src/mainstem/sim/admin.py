@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import Iterator
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -76,6 +77,8 @@ class Admin:
         self._churn = Churn(world, client)
         self._was_answered = True
         """Whether every request to set it was: one that was not may still arrive, after later ones (N10)."""
+        self._lost: dict[str, int] = {}
+        """In which life of the broker a request about a topic was last not answered: in that life it may arrive yet."""
 
     async def run(self) -> None:
         actions = (
@@ -99,7 +102,9 @@ class Admin:
     async def _create(self) -> None:
         name = f"churn{self.rng.randrange(3)}"
         before, self.topics[name] = self.topics.get(name, False), None
-        code = await create_topic(self.client, name, 1 + self.rng.randrange(2), {})
+        partitions = 1 + self.rng.randrange(2)
+        with self._asking(name):
+            code = await create_topic(self.client, name, partitions, {})
         self._settle(name, code, ErrorCode.TOPIC_ALREADY_EXISTS, True, before)
         if self._churn.is_on and self.topics[name]:
             if code is ErrorCode.NONE:
@@ -111,7 +116,8 @@ class Admin:
         await self._remove(name)
         if self.topics[name] is False:
             self.topics[name] = None
-            code = await create_topic(self.client, name, 1, {})
+            with self._asking(name):
+                code = await create_topic(self.client, name, 1, {})
             self._settle(name, code, ErrorCode.TOPIC_ALREADY_EXISTS, True, False)
             if code is ErrorCode.NONE:
                 self._churn.created(name)
@@ -123,13 +129,24 @@ class Admin:
     async def _remove(self, name: str) -> None:
         before, self.topics[name] = self.topics.get(name, False), None
         request = DeleteTopicsRequest(topic_names=[name], timeout_ms=1000)
-        answer = await self.client.ask(request, 5, DeleteTopicsResponse)
+        with self._asking(name):
+            answer = await self.client.ask(request, 5, DeleteTopicsResponse)
         code = ErrorCode(answer.responses[0].error_code)
         if code == ErrorCode.NONE:
             self.world.count("A2 topic deleted")
         self._settle(name, code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False, before)
 
+    @contextlib.contextmanager
+    def _asking(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except NoAnswer:
+            self._lost[name] = self.world.process.life
+            raise
+
     def _settle(self, name: str, code: ErrorCode, already: ErrorCode, there: bool, before: bool | None) -> None:
+        if self._lost.get(name) == self.world.process.life:
+            return
         if code in (ErrorCode.NONE, already):
             self.topics[name] = there
         elif code != ErrorCode.REQUEST_TIMED_OUT:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from mainstem.broker.partition import Partition
 from mainstem.protocol.errors import ErrorCode
 from mainstem.sim import loiterer, session_reader
-from mainstem.sim.checkers.times_are_found import MAX_TIMESTAMP, Answer, first_at, latest
+from mainstem.sim.checkers.times_are_found import MAX_TIMESTAMP, NOT_FOUND, Answer, first_at, latest
 from mainstem.sim.client import NoAnswer, SimClient
 from mainstem.sim.group_ledger import GONE
 from mainstem.sim.group_members import describe_state, fetch_committed, find_coordinator
@@ -68,19 +68,23 @@ class Observer:
         checker = self.world.times_are_found
         found: list[Answer] = []
         times = checker.times(log)
+        end = log.log_end
         for moment in checker.moments(times, place):
             before = first_at(times, moment)
             with contextlib.suppress(NoAnswer):
                 offset = await list_offset(client, place, moment)
                 if offset is not None:
                     after = before if offset == before else first_at(checker.times(log), moment)
+                    if before == NOT_FOUND and after >= end:
+                        before = after  # a marker that came meanwhile
                     found.append(Answer(moment, offset, before, after))
         if not self.world.is_keyed(place[0]):
             with contextlib.suppress(NoAnswer):
                 before = latest(checker.all_times(log))
                 offset = await list_offset(client, place, MAX_TIMESTAMP)
-                if offset is not None:
-                    found.append(Answer(MAX_TIMESTAMP, offset, before, latest(checker.all_times(log))))
+                # Retention may have taken it meanwhile, or a marker come that is later.
+                if offset is not None and latest(checker.all_times(log)) == before:
+                    found.append(Answer(MAX_TIMESTAMP, offset, before, before))
         return found
 
     async def _read_committed(self, client: SimClient) -> None:

@@ -661,6 +661,14 @@ class Log(DurableLog):
             raise self.fail(job.error) from job.error
         self._removals.append(job.removal)
 
+    def begin_flush(self, now_ms: i64, rolled_only: bool = False) -> FlushJob:
+        """A job that makes everything up to the log end durable, or everything before the active segment."""
+        job = super().begin_flush(now_ms, rolled_only)
+        beside = self._restructuring
+        if beside is not None:
+            beside.add_unsynced(job)
+        return job
+
     def finish_flush(self, job: FlushJob) -> None:
         """Takes back a job that has run and moves the recovery point; raises StorageError if it failed.
 

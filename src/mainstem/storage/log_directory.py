@@ -36,6 +36,8 @@ class LogDirectory:
         self._lock = lock
         self._files = {name: OffsetCheckpoint(fs, path, name) for name in CHECKPOINTS}
         self._writing = threading.Lock()
+        self._failure: OSError | None = None
+        """Of a checkpoint file, in whichever thread; the loop may not have been told yet."""
         self._number = 0
         self._oldest_valid = dict.fromkeys(CHECKPOINTS, 0)
         self.path: Final = path
@@ -92,7 +94,7 @@ class LogDirectory:
                 if self.offline is None and any(key in known for key in keys):
                     gone = set(keys)
                     kept = {key: offset for key, offset in known.items() if key not in gone}
-                    file.write(kept)
+                    self._write(file, kept)
                     self.checkpoints[name] = kept
 
     def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int], number: int) -> None:
@@ -100,8 +102,18 @@ class LogDirectory:
         with self._writing:
             if self.offline is None and number >= self._oldest_valid[name]:
                 self._oldest_valid[name] = number
-                self._files[name].write(offsets)
+                self._write(self._files[name], offsets)
                 self.checkpoints[name] = dict(offsets)
+
+    def _write(self, file: OffsetCheckpoint, offsets: Mapping[TopicPartition, int]) -> None:
+        """After the first failure all others fail alike: nothing is tried again on a disk that failed (D5)."""
+        if self._failure is not None:
+            raise self._failure
+        try:
+            file.write(offsets)
+        except OSError as error:
+            self._failure = error
+            raise
 
     def finish(self, broker_epoch: int) -> None:
         """The clean end: every log was closed and every checkpoint written before this."""

@@ -9,13 +9,15 @@ were, which is what would be there had nobody asked. Rules:
 - One job of a log at a time, because jobs name files; and none is left to run beside a folder that was renamed.
 - Snapshots of producers are durable before the segments go that they could be made from again, and so are the names of
   new segments.
+- What is durable behind segments that go stays so: until their names are gone, and durably, a recovery begins with them
+  and ends where their records do. So whoever syncs the log meanwhile syncs them, too (`add_unsynced`).
 - A failure is kept, never retried, and raised when the log takes the outcome back (D5).
 """
 
 from mypy_extensions import i64
 
 from mainstem.storage import names
-from mainstem.storage.flushing import RemovalJob, as_disk_error, sync_if_there
+from mainstem.storage.flushing import FlushJob, RemovalJob, as_disk_error, sync_if_there
 from mainstem.storage.fs import FileSystem
 from mainstem.storage.open_files import FileRef
 from mainstem.storage.segment import Segment
@@ -70,6 +72,9 @@ class Restructuring:
             ref.unpin()
         self._pins = []
 
+    def add_unsynced(self, flush: FlushJob) -> None:
+        """On the loop: has a flush that begins beside this job sync what goes."""
+
     def _rename(self) -> None:
         raise NotImplementedError
 
@@ -87,6 +92,15 @@ class Retirement(Restructuring):
     ) -> None:
         super().__init__(fs, directory, gone, snapshots_gone, due_ms)
         self.count: i64 = len(gone)
+        for segment in gone:
+            if segment.log.dirty:
+                segment.log.pin()
+                self._pins.append(segment.log)
+
+    def add_unsynced(self, flush: FlushJob) -> None:
+        for ref in self._pins:
+            if ref.dirty:
+                flush.add(ref)
 
     def _rename(self) -> None:
         for segment, snapshot in zip(self._gone, self._snapshots_gone, strict=True):

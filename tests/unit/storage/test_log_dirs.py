@@ -278,6 +278,23 @@ def test_of_two_checkpoints_the_newer_stays_whatever_order_they_are_written_in()
     assert dirs.directories[0].checkpoints[RECOVERY_POINTS] == {("t", 0): 9}
 
 
+def test_a_checkpoint_fails_as_the_one_before_it_did_whose_failure_nobody_was_told_yet() -> None:
+    """D5: each is written in a thread of its own."""
+    disk = new_disk("/a")
+    dirs = new_dirs(disk, "/a")
+    dirs.create("t", 0, TOPIC_ID, is_new=True)
+    (first,) = dirs.collect(RECOVERY_POINTS)
+    (second,) = dirs.collect(HIGH_WATERMARKS)
+    disk.faults = [Fault(Effect.FAIL_SYNC_AND_DROP, "sync")]
+    with pytest.raises(OSError, match="simulated failed sync"):
+        first.write()
+    operations: list[str] = []
+    disk.on_operation = lambda operation, path, position, size: operations.append(operation)
+    with pytest.raises(OSError, match="simulated failed sync"):
+        second.write()
+    assert operations == []
+
+
 def test_a_recovery_point_is_lowered_on_disk_before_a_truncation() -> None:
     disk = new_disk("/a")
     dirs = new_dirs(disk, "/a")

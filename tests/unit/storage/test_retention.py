@@ -77,6 +77,21 @@ def test_a_snapshot_that_a_flush_has_taken_over_is_durable_before_the_segments_g
     assert producer.last_sequence == 0
 
 
+def test_what_was_synced_behind_segments_that_are_about_to_go_survives_power_loss() -> None:
+    """The segments still have their names: a recovery begins with them, and must not end there (D3)."""
+    disk = new_disk()
+    log = filled(disk, retention_ms=5000)
+    for folder in ("/", "/data"):
+        disk.sync_directory(folder)
+    retirement = log.begin_retirement(NOW_MS + 100_000)
+    assert retirement is not None
+    append(log, batch(b"kept", timestamp=NOW_MS + 100_000))
+    log.flush(NOW_MS + 100_000)
+    assert log.recovery_point == 11
+    disk.power_loss_keeping({})
+    assert open_in(disk, config(segment_bytes=SIZE * 2)).log_end == 11
+
+
 def test_a_flush_does_not_count_when_the_folder_could_not_be_synced_for_a_retirement() -> None:
     """After a failed sync the kernel calls clean what it never wrote, and the next sync succeeds with nothing done."""
     disk = new_disk()

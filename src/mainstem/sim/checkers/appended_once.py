@@ -77,6 +77,9 @@ class AppendedOnce(Checker):
         for batch in kept:
             if batch.producer_id >= 0:
                 self._newest[place, batch.producer_id] = batch
+        # What made it known again may be lost, and what it is known by now be from the time between.
+        for key in [key for key in self._forgotten if key[0] == place]:
+            self._old[key] = None
 
     def forget(self) -> None:
         for each in (self._appended, self._newest, self._old, self._forgotten, self._repeated):
