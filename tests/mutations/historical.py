@@ -20,7 +20,6 @@ from mainstem.core.group.offsets import Offsets
 from mainstem.core.group.rebalance import Rebalancing
 from mainstem.core.group.store import GroupStore
 from mainstem.core.log import compaction as compaction_rules
-from mainstem.core.log.epochs import LeaderEpochs
 from mainstem.core.log.producers import ProducerStates
 from mainstem.core.log.verification import Verifications
 from mainstem.core.txn import machine as txn_machine
@@ -31,8 +30,7 @@ from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.records import iterate_records
 from mainstem.sim.loop import ProcessDied
 from mainstem.sim.world import TRANSACTIONAL_EVERY
-from mainstem.storage import batch_filter, checkpoint, cleaner, cleaning, log_directory, recovery
-from mainstem.storage.clean_shutdown import NAME, UNCLEAN, parse_marker
+from mainstem.storage import batch_filter, checkpoint, cleaner, cleaning, recovery
 from mainstem.storage.errors import StorageError
 from mainstem.storage.flushing import FlushJob
 from mainstem.storage.log import Log
@@ -41,7 +39,7 @@ from mainstem.storage.reading import ReadJob
 from mainstem.storage.retention import count_over
 from mainstem.storage.segment import Segment
 from mainstem.storage.txn_index import TxnIndex
-from tests.mutations import moved, tuned
+from tests.mutations import answers, moved, starts, tuned
 from tests.mutations.tuned import Reached
 
 Patch = Callable[[pytest.MonkeyPatch, Reached], None]
@@ -128,34 +126,8 @@ def _end_moves_after_index(patch: pytest.MonkeyPatch, reached: Reached) -> None:
     patch.setattr(Log, "_append_valid", append)
 
 
-def _no_epoch_zero(patch: pytest.MonkeyPatch, reached: Reached) -> None:
-    """KAFKA-10432: epoch 0 is left out when epochs are noted."""
-    original = LeaderEpochs.assign
-
-    def assign(self: LeaderEpochs, epoch: int, start_offset: int) -> bool:
-        if epoch == 0:
-            reached()
-            return False
-        return original(self, epoch, start_offset)
-
-    patch.setattr(LeaderEpochs, "assign", assign)
-
-
-def _marker_stays(patch: pytest.MonkeyPatch, reached: Reached) -> None:
-    """KAFKA-10471: the marker of a clean stop outlives the start, so that a crash later looks clean."""
-
-    def take(fs: Any, folder: str) -> Any:
-        path = f"{folder}/{NAME}"
-        if not fs.exists(path):
-            return UNCLEAN
-        reached()
-        return parse_marker(checkpoint.read_file(fs, path))
-
-    patch.setattr(log_directory, "take_marker", take)
-
-
 def _checkpoint_not_synced(patch: pytest.MonkeyPatch, reached: Reached) -> None:
-    """KAFKA-9892: a checkpoint is renamed into place before its bytes are on disk."""
+    """KAFKA-16541: a checkpoint is renamed into place before its bytes are on disk."""
 
     def write(fs: Any, path: str, data: bytes) -> None:
         reached()
@@ -209,21 +181,12 @@ def _strict_replay(patch: pytest.MonkeyPatch, reached: Reached) -> None:
 
 
 def _no_sync_timer(patch: pytest.MonkeyPatch, reached: Reached) -> None:
-    """KAFKA-12890: who joined and then went silent is waited for without end."""
+    """KAFKA-12890: who joined and sends heartbeats, and never asks for its part, is waited for without end."""
 
     def sync_time_is_up(self: Rebalancing, out: Any, group: Any) -> None:
         reached()
 
-    original = Rebalancing._session_is_over
-
-    def session_is_over(self: Rebalancing, out: Any, group: Any, member_id: str) -> None:
-        if group.state is COMPLETING_REBALANCE:
-            reached()
-            return
-        original(self, out, group, member_id)
-
     patch.setattr(Rebalancing, "_sync_time_is_up", sync_time_is_up)
-    patch.setattr(Rebalancing, "_session_is_over", session_is_over)
 
 
 def _no_dedupe(patch: pytest.MonkeyPatch, reached: Reached) -> None:
@@ -697,26 +660,17 @@ MUTATIONS = (
         400,
     ),
     Mutation("KAFKA-10778", "appends after a failed write", _appends_after_error, ("D5", "poll-skip"), 100),
-    Mutation("KAFKA-10432", "epoch 0 is left out", _no_epoch_zero, ("P9", "D6"), 5),
+    Mutation("KAFKA-10432", "epoch 0 is left out", starts.epoch_zero_is_not_recovered, ("P9", "D6"), 30),
+    Mutation("KAFKA-10471", "a crash looks like a clean stop", starts.marker_outlives_the_loading, ("D7",), 200),
+    Mutation("KAFKA-9892", "snapshots are not synced", starts.snapshots_are_not_synced, ("T1",), 60),
     Mutation(
-        "KAFKA-10471",
-        "a crash looks like a clean stop",
-        _marker_stays,
-        ("P9", "D3", "P1", "lost", "D6", "the broker", "P12"),
-        100,
-    ),
-    Mutation(
-        "KAFKA-9892",
-        "checkpoints are not synced",
-        _checkpoint_not_synced,
-        ("the broker starts", "D3", "P1", "lost", "P12"),
-        60,
+        "KAFKA-16541", "checkpoints are not synced", _checkpoint_not_synced, ("D7", "the broker starts", "D3", "P1"), 60
     ),
     Mutation("KAFKA-3968", "directories are not synced", _directory_not_synced, ("D3", "P1", "lost", "D6"), 60),
     Mutation(
         "KAFKA-17306", "replay expects what compaction removed", _strict_replay, ("G9", "G4", "nothing fails"), 60
     ),
-    Mutation("KAFKA-12890", "stuck in CompletingRebalance", _no_sync_timer, ("G9", "P12"), 100),
+    Mutation("KAFKA-12890", "stuck in CompletingRebalance", _no_sync_timer, ("G9",), 30),
     Mutation("Redpanda #3039", "no memory of batches", _no_dedupe, ("T1",), 30),
     Mutation("duplicates", "batches are appended again", _dedupe_by_overwriting, ("duplicate", "T1"), 30),
     Mutation("Redpanda #4900", "a deleted group comes back", _deletion_forgotten, ("G4",), 200),
@@ -751,6 +705,17 @@ MUTATIONS = (
     ),
     Mutation("rot", "what was durable is cut", _cuts_what_was_durable, ("D4",), 100),
     Mutation("moments", "a moment's last record is found", _later_record_of_a_moment, ("D6 a moment",), 30),
+    Mutation(
+        "latest moment",
+        "the latest moment is in the last segment",
+        answers.latest_moment_is_in_the_last_segment,
+        ("D6 a moment",),
+        30,
+    ),
+    _of_transactions("KAFKA-5522", "no stable end is told", answers.stable_end_is_not_asked_for, ("T6 committed",), 60),
+    Mutation(
+        "fetch sessions", "a session leaves out records", answers.sessions_tell_of_offsets_alone, ("P12 a session",), 30
+    ),
     Mutation("small fetches", "a small fetch brings nothing", _small_fetch_brings_nothing, ("P12 a fetch",), 5),
     Mutation("retention", "retention takes one segment more", _retention_takes_one_more, ("P1 what goes",), 30),
     _of_transactions(

@@ -10,6 +10,7 @@ import pytest
 from mainstem.broker.drivers import coordinator
 from mainstem.core.group import records
 from mainstem.core.group.offsets import Offsets
+from mainstem.core.group.rebalance import Rebalancing
 from mainstem.core.group.store import GroupStore
 from mainstem.core.log import compaction as compaction_rules
 from mainstem.protocol.control import parse_end_marker
@@ -53,13 +54,17 @@ def aborts_go_with_their_segment(patch: pytest.MonkeyPatch, reached: Reached) ->
 
 def staged_groups_are_forgotten(patch: pytest.MonkeyPatch, reached: Reached) -> None:
     """Our own: who takes over does not know groups that have offsets in open transactions alone."""
+    original = Rebalancing.take_over
 
-    def groups_staged(self: GroupStore) -> dict[str, None]:
-        if self.staged:
-            reached()
-        return {}
+    def take_over(self: Rebalancing, now_ms: int) -> Any:
+        out = original(self, now_ms)
+        for group_id in self.store.stagers:
+            if group_id not in self.store.metadata and group_id not in self.store.offsets:
+                reached()
+                self.groups.pop(group_id, None)
+        return out
 
-    patch.setattr(GroupStore, "groups_staged", groups_staged)
+    patch.setattr(Rebalancing, "take_over", take_over)
 
 
 def markers_decide_the_order(patch: pytest.MonkeyPatch, reached: Reached) -> None:
@@ -80,13 +85,15 @@ def markers_decide_the_order(patch: pytest.MonkeyPatch, reached: Reached) -> Non
 def staged_offsets_expire(patch: pytest.MonkeyPatch, reached: Reached) -> None:
     """Redpanda #31483, the other half: an offset expires while a transaction is about to replace it."""
 
-    def expire(self: Offsets, group: Any, now_ms: int) -> Any:
+    def expire(self: Offsets, group: Any, now_ms: int, most: int) -> Any:
         held = self.store.offsets_of(group.group_id)
         is_staged = self.store.has_any_staged(group.group_id)
         if not self._may_expire(group):
             return [], not held and not is_staged
-        expired = []
+        expired: list[Any] = []
         for (topic, partition), committed in held.items():
+            if len(expired) >= most:
+                break
             if not group.is_subscribed_to(topic) and self._has_expired(group, committed, now_ms):
                 if self.store.has_staged(group.group_id, topic, partition):
                     reached()

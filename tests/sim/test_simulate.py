@@ -1,10 +1,12 @@
 """What users run in the simulator: their processes under our faults, and the same run from the same seed."""
 
 import asyncio
+import contextlib
 
 import pytest
 
 from mainstem.build_info import build_name
+from mainstem.client import KafkaError
 from mainstem.testing.simulation import DEFAULT_FAULTS, Simulation, SimulationFailed, simulate
 from tests.support.doc_examples import run_page
 
@@ -105,3 +107,80 @@ def test_a_producer_forgets_topics_that_it_no_longer_sends_to() -> None:
     simulate({"producer": produce}, topics={"idle": 1, "busy": 1}, seeds=[1], faults=())
     assert known[3] == {"idle", "busy"}
     assert known[-1] == {"busy"}
+
+
+def test_files_of_the_users_own_topics_rot() -> None:
+    async def produce(sim: Simulation) -> None:
+        async with sim.producer(request_timeout_ms=500, delivery_timeout_ms=1000) as producer:
+            while not sim.is_over:
+                try:
+                    await producer.send_and_wait("orders", b"x" * 100)
+                except KafkaError as error:
+                    sim.note(str(error))
+                await asyncio.sleep(0.05)
+
+    counts = simulate({"shop": produce}, topics={"orders": 1}, seeds=range(3), faults=("rot",))
+    assert sum(count for what, count in counts.items() if what.startswith(("S9", "S10", "S11"))) > 0
+
+
+async def transact(sim: Simulation) -> None:
+    while not sim.is_over:
+        try:
+            async with sim.producer(
+                transactional_id=sim.name, transaction_timeout_ms=2000, request_timeout_ms=1000
+            ) as producer:
+                await producer.init_transactions()
+                while not sim.is_over:
+                    producer.begin_transaction()
+                    for _ in range(3):
+                        await producer.send("orders", b"x")
+                        await asyncio.sleep(sim.rng.random() * 0.1)
+                    await producer.commit_transaction()
+        except KafkaError as error:
+            sim.note(str(error))
+
+
+def test_a_transaction_that_a_power_loss_has_torn_is_no_failure_where_losses_are_allowed() -> None:
+    counts = simulate(
+        {"one": transact, "two": transact},
+        topics={"orders": 3},
+        seeds=[9, 14, 26],  # in each of these one was left open for ever
+        faults=("power", "broker", "network"),
+        is_durable=False,
+    )
+    assert counts["X3 power loss"] > 0
+
+
+def test_tasks_of_a_set_are_in_the_same_order_in_every_run() -> None:
+    """A task group cancels a set of tasks, and `asyncio.wait` returns sets."""
+    order: list[int] = []
+
+    async def child(number: int) -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            order.append(number)
+
+    async def work(sim: Simulation) -> None:
+        with contextlib.suppress(BaseExceptionGroup):
+            async with asyncio.TaskGroup() as group:
+                for number in range(200):
+                    group.create_task(child(number))
+                await asyncio.sleep(1)
+                raise RuntimeError("enough")
+        futures = [asyncio.get_running_loop().create_future() for _ in range(200)]
+        for future in futures:
+            future.set_result(None)
+        done, _ = await asyncio.wait(futures)
+        order.extend(futures.index(future) for future in done)
+
+    def run() -> list[int]:
+        order.clear()
+        simulate({"one": work}, topics={}, seeds=[1], faults=())
+        return list(order)
+
+    first = run()
+    assert len(first) == 400
+    kept = [object() for _ in range(1000)]  # what is made next is elsewhere in memory
+    assert run() == first
+    assert kept

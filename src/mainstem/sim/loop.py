@@ -26,6 +26,8 @@ from functools import partial
 from random import Random
 from typing import Any, Final, TypeVar
 
+from mainstem.sim.tasks import SimFuture, SimTask
+
 T = TypeVar("T")
 
 Context = contextvars.Context
@@ -214,6 +216,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._tasks: list[weakref.ref[asyncio.Task[Any]]] = []
         """Its own, in the order they were made: asyncio knows those of all loops only, in no order."""
         self._tasks_max = TASKS_MIN
+        self._numbered = 0
         self._network = network
         self._debug = False
 
@@ -258,14 +261,19 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     # Tasks and threads
 
+    def next_number(self) -> int:
+        """What the next task or future is hashed by."""
+        self._numbered += 1
+        return self._numbered
+
     def create_future(self) -> "asyncio.Future[Any]":
-        return asyncio.Future(loop=self)
+        return SimFuture(loop=self)
 
     def create_task(  # type: ignore[override]
         self, coro: Coroutine[Any, Any, T], *, name: str | None = None, context: Context | None = None
     ) -> "asyncio.Task[T]":
         # A name of its own: the default one comes from a counter of the whole Python process.
-        task = asyncio.Task(coro, loop=self, name=name or "task", context=context)
+        task = SimTask(coro, loop=self, name=name or "task", context=context)
         self._tasks.append(weakref.ref(task))
         if len(self._tasks) > self._tasks_max:
             self._tasks = [each for each in self._tasks if _lives(each())]

@@ -10,16 +10,21 @@ from typing import TYPE_CHECKING
 
 from mainstem.broker.partition import Partition
 from mainstem.protocol.errors import ErrorCode
-from mainstem.sim.checkers.times_are_found import NOT_FOUND, Answer, first_at
+from mainstem.sim import loiterer, session_reader
+from mainstem.sim.checkers.times_are_found import MAX_TIMESTAMP, NOT_FOUND, Answer, first_at, latest
 from mainstem.sim.client import NoAnswer, SimClient
 from mainstem.sim.group_ledger import GONE
 from mainstem.sim.group_members import describe_state, fetch_committed, find_coordinator
 from mainstem.sim.ledger import Place, Violation
+from mainstem.sim.stable_ends import ask_stable_ends
 from mainstem.sim.txn_workload import fetch_committed_records
 from mainstem.sim.workloads import Records, list_offset, read_all
 
 if TYPE_CHECKING:
     from mainstem.sim.world import World
+
+GROUP = "group"
+"""The one that has members."""
 
 
 class Observer:
@@ -45,6 +50,8 @@ class Observer:
                     continue
                 self.finals[topic, partition] = await read_all(client, (topic, partition))
                 self.times[topic, partition] = await self._look_up_moments(client, (topic, partition))
+        if session_reader.comes(self.world.seed):
+            await session_reader.SessionReader(self.world, client, self.finals).run()
         wanted = {(commit.group, commit.place): None for commit in self.world.groups.commits}
         for group, place in wanted:
             last = self.world.groups.last(group, place)
@@ -71,6 +78,13 @@ class Observer:
                     if before == NOT_FOUND and after >= end:
                         before = after  # a marker that came meanwhile
                     found.append(Answer(moment, offset, before, after))
+        if not self.world.is_keyed(place[0]):
+            with contextlib.suppress(NoAnswer):
+                before = latest(checker.all_times(log))
+                offset = await list_offset(client, place, MAX_TIMESTAMP)
+                # Retention may have taken it meanwhile, or a marker come that is later.
+                if offset is not None and latest(checker.all_times(log)) == before:
+                    found.append(Answer(MAX_TIMESTAMP, offset, before, before))
         return found
 
     async def _read_committed(self, client: SimClient) -> None:
@@ -116,7 +130,7 @@ class Observer:
             return False
         states = partition.log.producers.states
         waiting = [each.producer_id for each in states.all() if each.txn_first_offset >= 0]
-        return not all(self.world.txns.is_torn_at(producer_id) for producer_id in waiting)
+        return not all(self.world.may_be_torn(producer_id) for producer_id in waiting)
 
     async def all_visible(self) -> None:
         """Waits until the high watermarks, which a restart may set back, have caught up."""
@@ -149,6 +163,10 @@ class Observer:
 
     async def watch_groups(self) -> None:
         client = self.world.observing_client()
+        if self.world.is_transactional:
+            await ask_stable_ends(self.world, client)
+        if loiterer.comes(self.world.seed) and any(commit.group == GROUP for commit in self.world.groups.commits):
+            await loiterer.loiter(self.world, client, GROUP)
         for group in dict.fromkeys(commit.group for commit in self.world.groups.commits):
             self.group_states[group] = await self._settled_state(client, group)
         client.close()

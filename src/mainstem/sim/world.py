@@ -29,19 +29,17 @@ from mainstem.core.txn.states import TV2
 from mainstem.protocol.batch import BatchView
 from mainstem.protocol.errors import ErrorCode
 from mainstem.sim.admin import Admin, create_topic
+from mainstem.sim.at_the_end import checkers_at_the_end
 from mainstem.sim.broker_process import BrokerProcess, ControllerFaults
 from mainstem.sim.checkers import Checker
 from mainstem.sim.checkers.appended_once import AppendedOnce
-from mainstem.sim.checkers.commits_survive import CommitsSurvive
+from mainstem.sim.checkers.checkpoints_are_whole import CheckpointsAreWhole
 from mainstem.sim.checkers.compaction_keeps import CompactionKeeps
 from mainstem.sim.checkers.coordinator_replays import CoordinatorReplays
 from mainstem.sim.checkers.crash_keeps import CrashKeeps
-from mainstem.sim.checkers.derived_state import DerivedState
 from mainstem.sim.checkers.durable_stays import DurableStays
 from mainstem.sim.checkers.failed_directory import FailedDirectory
 from mainstem.sim.checkers.group_log import GroupLog
-from mainstem.sim.checkers.groups_settle import GroupsSettle
-from mainstem.sim.checkers.history import HistoryHolds
 from mainstem.sim.checkers.ids_are_known import IdsAreKnown
 from mainstem.sim.checkers.log_order import LogOrder
 from mainstem.sim.checkers.markers_are_decisions import MarkersAreDecisions
@@ -54,10 +52,10 @@ from mainstem.sim.checkers.old_epochs_are_over import OldEpochsAreOver
 from mainstem.sim.checkers.producer_ids import ProducerIdsAreNew
 from mainstem.sim.checkers.producer_ids_rotate import ProducerIdsRotate
 from mainstem.sim.checkers.producers_are_known import ProducersAreKnown
+from mainstem.sim.checkers.producers_outlive import ProducersOutlive
 from mainstem.sim.checkers.stable_offset import StableOffset
 from mainstem.sim.checkers.times_are_found import TimesAreFound
 from mainstem.sim.checkers.torn_transactions import TornTransactions
-from mainstem.sim.checkers.transactions import TransactionsHold
 from mainstem.sim.checkers.what_goes_is_due import WhatGoesIsDue
 from mainstem.sim.client import NoAnswer, SimClient
 from mainstem.sim.disk import SimDisk
@@ -166,7 +164,14 @@ class World:
         self.times_are_found = TimesAreFound(self)
         durable_stays = DurableStays(self)
         self.moves = MovesEnd(self, self._crash_keeps)
-        self.process.on_start = durable_stays.starting
+        checkpoints = CheckpointsAreWhole(self)
+        producers_outlive = ProducersOutlive(self)
+
+        def starting() -> None:
+            for checker in (checkpoints, durable_stays, producers_outlive):
+                checker.starting()
+
+        self.process.on_start = starting
         self.offsets_follow = OffsetsFollow(self)
         self.log_order = LogOrder(self)
         self.log_order.on_start = self.what_goes.moved
@@ -203,13 +208,11 @@ class World:
             *dict.fromkeys((*stepped, *self._following)),
             self.what_goes,
             durable_stays,
+            checkpoints,
+            producers_outlive,
             self.times_are_found,
             self._producer_ids,
-            DerivedState(self),
-            HistoryHolds(self),
-            CommitsSurvive(self),
-            GroupsSettle(self),
-            TransactionsHold(self),
+            *checkers_at_the_end(self),
         ]
         steps = Steps(
             self.process, self.written, stepped, self._following, self._failed_directory, self._fail, self.trace
@@ -334,6 +337,9 @@ class World:
     def may_trim(self, topic: str) -> bool:
         """Whether records may be removed from the topic's beginning."""
         return topic in ("short", TRIMMED)
+
+    def may_rot(self) -> list[Place]:
+        return [("log", 1), ("short", 0), ("keyed", 0)]
 
     def count(self, what: str) -> None:
         self.counts[what] += 1

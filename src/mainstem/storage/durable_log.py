@@ -8,7 +8,6 @@ Everything below the recovery point survives power loss; what lies at or past it
 - A segment's name is durable only after its folder was synced (KAFKA-3968), and so is that of a snapshot and of a
   transaction index: `_has_new_names` says that there are some.
 - Leader epochs and producer snapshots go first: what recovery goes by must not be older than what it finds.
-- A segment that is on its way out is flushed as well while its name may come back: recovery would cut the log there.
 """
 
 from mypy_extensions import i64
@@ -17,7 +16,7 @@ from mainstem.core.log.epochs import LeaderEpochs
 from mainstem.storage import names
 from mainstem.storage.flushing import FlushJob
 from mainstem.storage.leader_epoch_file import format_leader_epochs, write_leader_epochs
-from mainstem.storage.open_files import FileRef, OpenFiles
+from mainstem.storage.open_files import OpenFiles
 from mainstem.storage.producer_store import ProducerStore
 from mainstem.storage.readable_log import ReadableLog
 from mainstem.storage.segment import Segment
@@ -51,8 +50,6 @@ class DurableLog(ReadableLog):
         self._unflushed_roll = False
         self._has_new_names = False
         self._flush: FlushJob | None = None
-        self._leaving: list[FileRef] = []
-        """Of segments that a thread takes out of the log, those that were not durable. They are pinned."""
         self.failed_beside: OSError | None = None
         """What went wrong in a cleaning's thread, before the cleaning takes it up on the loop."""
         self._flush_messages: i64 = 1
@@ -158,9 +155,6 @@ class DurableLog(ReadableLog):
         job.snapshots = self.producers.take_unsynced()
         job.has_new_names = self._has_new_names or len(job.snapshots) > 0
         try:
-            for leaving in self._leaving:
-                if leaving.dirty:
-                    job.add(leaving)
             # One before the recovery point, too: recovery wrote its indexes anew, though its batches are durable.
             at: i64 = max(self._segments.floor(self.recovery_point - 1), 0)
             while at < len(self._segments):

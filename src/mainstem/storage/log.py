@@ -611,10 +611,6 @@ class Log(DurableLog):
                 return None
             snapshots = [self.producers.forget(segment.base_offset) for segment in gone]
             job = Retirement(self._fs, self.directory, gone, snapshots, now_ms + config.file_delete_delay_ms)
-            for segment in gone:
-                if segment.log.dirty:
-                    job.pin(segment)
-                    self._leaving.append(segment.log)
             self._begin_restructuring(job, gone)
             self.advance_log_start(segments.first.base_offset)
         except OSError as error:
@@ -662,7 +658,6 @@ class Log(DurableLog):
         """Takes back a job that has run; raises StorageError if it failed."""
         assert job is self._restructuring
         self._restructuring = None
-        self._leaving = []
         job.finish()
         if self.is_closed:
             return

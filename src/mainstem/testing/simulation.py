@@ -32,7 +32,7 @@ from mainstem.sim.checkers.commits_survive import CommitsSurvive
 from mainstem.sim.checkers.history import HistoryHolds
 from mainstem.sim.checkers.transactions import TransactionsHold
 from mainstem.sim.client import SimClient
-from mainstem.sim.ledger import Violation
+from mainstem.sim.ledger import Place, Violation
 from mainstem.sim.tuning import Tuning
 from mainstem.sim.txn_shape import TxnShape
 from mainstem.sim.workloads import client_ms
@@ -140,6 +140,9 @@ class _World(World):
 
     def _topics(self, rng: Random) -> dict[str, tuple[int, dict[str, str]]]:
         return {name: (partitions, {}) for name, partitions in self._wanted.items()}
+
+    def may_rot(self) -> list[Place]:
+        return [(name, index) for name, (count, _) in self.topics.items() for index in range(count)] or [("", 0)]
 
     def may_be_gone(self, names: list[str]) -> bool:
         return True

@@ -1,7 +1,8 @@
 """D6, of the time index: who asks where a moment is in a log is told the first record at or after it.
 
 Asked of every partition at the end, for some of the moments that records have. What is right is told by the records in
-the files, read past the broker, and so past its indexes. Markers are records too, here as in Kafka.
+the files, read past the broker, and so past its indexes. Markers are records too, here as in Kafka. The latest moment
+of all is asked for as well: the first record that has it, also one before the log's start if its file is there.
 """
 
 from math import inf
@@ -16,6 +17,7 @@ from mainstem.sim.ledger import Place, Violation
 from mainstem.storage.log import Log
 
 ASKED_MAX = 3
+MAX_TIMESTAMP = -3
 NOT_FOUND = -1
 
 Times = list[tuple[int, int]]
@@ -39,13 +41,16 @@ class TimesAreFound(Checker):
         return [*rng.sample(there, min(ASKED_MAX, len(there))), there[-1] + 1] if there else []
 
     def times(self, log: Log) -> Times:
+        return [each for each in self.all_times(log) if each[0] >= log.log_start]
+
+    def all_times(self, log: Log) -> Times:
+        """Of everything in the files."""
         found: Times = []
         for segment in log.segments:
             data = self.world.disk.peek(segment.log.path)[: segment.size]
             for batch in iterate_batches(data, 0, len(data)):
-                if batch.last_offset >= log.log_start:
-                    found += [(record.offset, record.timestamp) for record in iterate_records(batch)]
-        return [each for each in found if each[0] >= log.log_start]
+                found += [(record.offset, record.timestamp) for record in iterate_records(batch)]
+        return found
 
     def at_end(self, broker: Broker) -> None:
         for place, answers in self.world.observer.times.items():
@@ -57,6 +62,11 @@ class TimesAreFound(Checker):
 def first_at(times: Times, moment: int) -> int:
     """The first record at a moment or after, -1 where there is none."""
     return next((at for at, timestamp in times if timestamp >= moment), NOT_FOUND)
+
+
+def latest(times: Times) -> int:
+    """The first record with the latest moment of all, -1 where there is none."""
+    return first_at(times, max((timestamp for _, timestamp in times), default=0))
 
 
 def check(place: Place, answer: Answer) -> None:

@@ -1,0 +1,35 @@
+"""Tasks and futures that a set keeps in the same order in every run.
+
+By themselves they are hashed by where they are in memory. `asyncio.TaskGroup` cancels the tasks of a set, and
+`asyncio.wait` returns sets: who goes over one goes over it in another order each time, and a seed would be another run.
+Here each has a number of its own loop's, given when it is first hashed, which is at the same point of every run.
+
+Interpreted, because compiled classes cannot inherit from these.
+"""
+
+import asyncio
+from typing import Any
+
+
+class SimFuture(asyncio.Future[Any]):
+    __slots__ = ("_number",)
+    _number: int
+
+    def __hash__(self) -> int:
+        try:
+            return self._number
+        except AttributeError:
+            self._number = number = self.get_loop().next_number()  # type: ignore[attr-defined]
+            return int(number)
+
+
+class SimTask(asyncio.Task[Any]):
+    __slots__ = ("_number",)
+    _number: int
+
+    def __hash__(self) -> int:
+        try:
+            return self._number
+        except AttributeError:
+            self._number = number = self.get_loop().next_number()  # type: ignore[attr-defined]
+            return int(number)

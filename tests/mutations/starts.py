@@ -1,0 +1,70 @@
+"""Bugs of what a start goes by, and of what it makes anew: leader epochs, the marker of a clean stop, snapshots of
+producers. Each is the bug as it was, and no more: a start has to be interrupted, or to find what a power loss left."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from mainstem.core.log.epochs import LeaderEpochs
+from mainstem.storage import checkpoint, flushing, log_directory, producer_store, restructuring
+from mainstem.storage.clean_shutdown import NAME, UNCLEAN, parse_marker, take_marker
+from mainstem.storage.log_dirs import LogDirs
+from mainstem.storage.recovery import _Loader
+
+Reached = Callable[[], None]
+
+
+def epoch_zero_is_not_recovered(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """KAFKA-10432: where recovery builds the leader epochs anew from the batches, it leaves out epoch 0."""
+    recover = _Loader._recover_segment
+    assign = LeaderEpochs.assign
+
+    def assign_above_zero(self: LeaderEpochs, epoch: int, start_offset: int) -> bool:
+        if epoch == 0:
+            reached()
+            return False
+        return assign(self, epoch, start_offset)
+
+    def recover_segment(self: _Loader, segment: Any) -> bool:
+        with pytest.MonkeyPatch.context() as meanwhile:
+            meanwhile.setattr(LeaderEpochs, "assign", assign_above_zero)
+            return recover(self, segment)
+
+    patch.setattr(_Loader, "_recover_segment", recover_segment)
+
+
+def marker_outlives_the_loading(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """KAFKA-10471: the marker of a clean stop goes when all logs are loaded: a crash before that looks clean."""
+    load = LogDirs.load
+
+    def take(fs: Any, folder: str) -> Any:
+        path = f"{folder}/{NAME}"
+        if not fs.exists(path):
+            return UNCLEAN
+        reached()
+        return parse_marker(checkpoint.read_file(fs, path))
+
+    def load_first(self: LogDirs[Any], *given: Any, **named: Any) -> Iterator[Any]:
+        yield from load(self, *given, **named)
+        for directory in self.online:
+            take_marker(directory._fs, directory.path)
+
+    patch.setattr(log_directory, "take_marker", take)
+    patch.setattr(LogDirs, "load", load_first)
+
+
+def snapshots_are_not_synced(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """KAFKA-9892: snapshots of producers are left to the kernel, and are all that is left where retention has been."""
+
+    def leave(fs: Any, path: str) -> None:
+        reached()
+
+    take = producer_store.ProducerStore.take_snapshot
+
+    def take_snapshot(self: producer_store.ProducerStore, sync: bool) -> None:
+        take(self, False)
+
+    patch.setattr(flushing, "sync_if_there", leave)
+    patch.setattr(restructuring, "sync_if_there", leave)
+    patch.setattr(producer_store.ProducerStore, "take_snapshot", take_snapshot)
