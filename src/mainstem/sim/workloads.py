@@ -5,6 +5,7 @@ until it knows; a plain one never does, so that no value can rightly be there tw
 """
 
 import asyncio
+import contextlib
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -134,13 +135,11 @@ class Producer:
                 await asyncio.sleep(self.world.producer_expiration_ms / 1000 * (1 + self._odd.random()))
 
     async def _init(self) -> None:
-        try:
+        answer: InitProducerIdResponse | None = None
+        with contextlib.suppress(NoAnswer):
             request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
             answer = await self.client.ask(request, 4, InitProducerIdResponse)
-        except NoAnswer:
-            await asyncio.sleep(0.1)
-            return
-        if answer.error_code == ErrorCode.NONE:
+        if answer is not None and answer.error_code == ErrorCode.NONE:
             self.world.given_producer_id(answer.producer_id, answer.producer_epoch)
             self._producer_id, self._epoch = answer.producer_id, answer.producer_epoch
             self._sequences.clear()
@@ -383,12 +382,14 @@ class Reader:
     async def run(self) -> None:
         offset = 0
         while not self.world.is_stopping:
-            try:
+            is_answered = False
+            with contextlib.suppress(NoAnswer):
                 size = self.rng.choice((1, 200, 1 << 20))
                 await self.client.connected()
                 life = self.client.life
                 code, start, high, records, after = await fetch(self.client, self.place, offset, max_bytes=size)
-            except NoAnswer:
+                is_answered = True
+            if not is_answered:
                 await asyncio.sleep(0.05)
                 continue
             if code == ErrorCode.OFFSET_OUT_OF_RANGE:

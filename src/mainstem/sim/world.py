@@ -69,6 +69,7 @@ from mainstem.sim.nemesis import Nemesis
 from mainstem.sim.network import Network
 from mainstem.sim.observer import Observer
 from mainstem.sim.own_client import OwnConsumer, OwnProducer
+from mainstem.sim.settings import draw_config, draw_topics
 from mainstem.sim.sharers import Sharer, Trimmer
 from mainstem.sim.steps import Steps
 from mainstem.sim.trace import Trace
@@ -259,77 +260,10 @@ class World:
         return self.producer_expiration_ms < A_DAY_MS
 
     def _config(self, rng: Random) -> BrokerConfig:
-        settings = {
-            "process.roles": "broker,controller",
-            "node.id": "1",
-            "listeners": "PLAINTEXT://broker:9092,CONTROLLER://broker:9093",
-            "controller.listener.names": "CONTROLLER",
-            "log.dirs": rng.choice(("/data", "/data,/more")),
-            # After an empty disk (X7) our own client would create topics with fewer partitions than they had.
-            "auto.create.topics.enable": "false",
-            "offsets.topic.replication.factor": "1",
-            "offsets.topic.num.partitions": "2",
-            "offsets.topic.segment.bytes": "1048576",
-            "group.initial.rebalance.delay.ms": rng.choice(("0", "100")),
-            "group.min.session.timeout.ms": "100",
-            "log.retention.check.interval.ms": "700",
-            "log.flush.offset.checkpoint.interval.ms": rng.choice(("300", "2000")),
-            "log.flush.start.offset.checkpoint.interval.ms": "900",
-            "replica.high.watermark.checkpoint.interval.ms": "600",
-            "log.cleaner.backoff.ms": rng.choice(("400", "50")),
-            "log.cleaner.dedupe.buffer.size": rng.choice(("1024", "134217728")),
-            "offsets.retention.minutes": "1" if self.theme == "groups" else rng.choice(("1", "10080")),
-            "offsets.retention.check.interval.ms": "150",
-            "log.segment.delete.delay.ms": rng.choice(("0", "1000")),
-            "metadata.log.max.record.bytes.between.snapshots": rng.choice(("800", "20971520")),
-            "max.incremental.fetch.session.cache.slots": "2",
-        }
-        if self.producers_expire:
-            settings |= {
-                "producer.id.expiration.ms": str(self.producer_expiration_ms),
-                "producer.id.expiration.check.interval.ms": "300",
-            }
-        if self.durable:
-            settings["log.flush.interval.messages"] = "1"
-        if self.is_transactional:
-            settings |= {
-                # The clock is put forward at the end, and offsets must not expire by that.
-                "offsets.retention.minutes": "10080",
-                "transaction.state.log.replication.factor": "1",
-                "transaction.state.log.min.isr": "1",
-                "transaction.state.log.num.partitions": "2",
-                "transaction.state.log.segment.bytes": "1048576",
-                "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
-                "producer.id.expiration.check.interval.ms": "300",
-                **self.txn_shape.settings(),
-            }
-        return BrokerConfig(settings | self.tuning.settings())
+        return draw_config(self, rng)
 
     def _topics(self, rng: Random) -> dict[str, tuple[int, dict[str, str]]]:
-        tiny = {
-            "internal.segment.bytes": rng.choice(("1200", "2500", "20000")),
-            "index.interval.bytes": rng.choice(("0", "150", "4096")),
-            "segment.index.bytes": rng.choice(("400", "4096")),
-        }
-        short = {"retention.bytes": rng.choice(("1500", "6000")), "retention.ms": rng.choice(("2000", "60000"))}
-        keyed = {
-            "cleanup.policy": "compact",
-            "min.cleanable.dirty.ratio": "0.01" if self.theme == "compaction" else rng.choice(("0.01", "0.5")),
-            "delete.retention.ms": rng.choice(("0", "500", "2000")),
-            "min.compaction.lag.ms": "1000" if self.theme == "compaction" else rng.choice(("0", "0", "1500")),
-            "max.compaction.lag.ms": rng.choice(("1500", "9223372036854775807")),
-        }
-        topics = {
-            "log": (2, tiny | {"retention.ms": "-1"}),
-            "short": (1, tiny | short),
-            "keyed": (1, tiny | keyed),
-        }
-        if self.is_transactional:
-            topics["txn"] = (2, tiny | {"retention.ms": "-1"})
-            topics["txnkeyed"] = (1, tiny | keyed)
-        if self.tuning.trims_transactions:
-            topics[TRIMMED] = (1, tiny | short | {"internal.segment.bytes": "500"})
-        return topics
+        return draw_topics(self, rng)
 
     def is_keyed(self, topic: str) -> bool:
         return topic in COMPACTED

@@ -548,6 +548,7 @@ class Log(DurableLog):
         self.epochs.truncate_from_end(offset)
         self.producers.reload(kept[0].base_offset, offset, now_ms)
         replay_producers(self._segments.all(), self.producers, offset, True)
+        self.producers.forget_silent(now_ms)
         self.producers.take_snapshot(sync=False)
         self.producers.states.on_high_watermark(self.high_watermark)
         self._update_first_unstable()

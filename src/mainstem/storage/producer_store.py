@@ -26,6 +26,8 @@ class ProducerStore:
     def __init__(self, fs: FileSystem, directory: str, expiration_ms: i64) -> None:
         self.states = ProducerStates()
         self.expiration_ms: i64 = expiration_ms
+        self._silent: dict[int, int] = {}
+        """Those that were silent for too long when the snapshot was taken, and where they had written last."""
         self._fs = fs
         self._directory = directory
         self._last_snapshot: i64 = 0
@@ -112,12 +114,25 @@ class ProducerStore:
             self._unsynced.remove(path)
         return path
 
+    def forget_silent(self, now_ms: i64) -> None:
+        """Of those that were silent in the snapshot, all of which nothing was found behind it."""
+        for producer_id, last_offset in self._silent.items():
+            producer = self.states.get(producer_id)
+            if (
+                producer is not None
+                and producer.last_offset == last_offset
+                and producer.is_silent(now_ms, self.expiration_ms)
+            ):
+                self.states.forget(producer_id)
+        self._silent = {}
+
     def reload(
         self, first_offset: i64, log_end: i64, now_ms: i64, heard_from: i64 = I64_MAX, heard_ms: i64 = NO_TIMESTAMP
     ) -> None:
         """Goes back to the newest snapshot up to `log_end`, or to nothing known before `first_offset`.
 
-        The caller applies the batches from `states.end_offset` on, also those below the log start that are there. What
+        The caller applies the batches from `states.end_offset` on, also those below the log start that are there, and
+        then calls `forget_silent`: one that was silent when the snapshot was taken may have been heard of since. What
         lies at `heard_from` or after it may be as new as `heard_ms`, whatever its timestamps say.
         """
         for offset in list(self._snapshots):
@@ -126,6 +141,7 @@ class ProducerStore:
         if log_end == self.states.end_offset:
             return
         self.states.clear()
+        self._silent = {}
         while self._snapshots:
             newest = self._snapshots[-1]
             try:
@@ -136,8 +152,9 @@ class ProducerStore:
             for producer in producers:
                 if producer.last_offset >= heard_from:
                     producer.heard_ms = heard_ms
-                if not producer.is_silent(now_ms, self.expiration_ms):
-                    self.states.restore(producer)
+                if producer.is_silent(now_ms, self.expiration_ms):
+                    self._silent[producer.producer_id] = producer.last_offset
+                self.states.restore(producer)
             self.states.restored(newest)
             self._last_snapshot = newest
             return

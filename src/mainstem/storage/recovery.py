@@ -417,4 +417,5 @@ class _Loader:
         heard_ms: i64 = self._fs.modified_ms(last.log.path)
         self.producers.reload(self.segments[0].base_offset, self.log_end, self.now_ms, last.base_offset, heard_ms)
         replay_producers(self.segments, self.producers, self.log_end, True)
+        self.producers.forget_silent(self.now_ms)
         self.producers.take_snapshot(sync=False)

@@ -355,3 +355,18 @@ def test_a_producer_of_old_records_that_is_not_in_the_last_segment_is_forgotten_
     log.close(NOW_MS)
     again = open_in(disk, clean=True, recovery_point=2)
     assert [each.producer_id for each in again.producers.states.all()] == [2]
+
+
+def test_the_batches_of_a_producer_that_was_silent_for_long_before_its_last_one_are_known_after_a_crash() -> None:
+    """T1: the snapshot that recovery begins with knows it as silent, and the log has more of it behind that."""
+    disk = new_disk()
+    log = open_in(disk)
+    first = batch(b"a", producer_id=1, epoch=0, sequence=0, timestamp=NOW_MS)
+    append(log, first)
+    log.roll(NOW_MS)
+    later_ms = NOW_MS + 80_000_000
+    append(log, batch(b"b", producer_id=1, epoch=0, sequence=1, timestamp=later_ms), now_ms=later_ms)
+    log.flush(later_ms)
+    disk.kill()
+    again = open_in(disk, recovery_point=1, now_ms=NOW_MS + 90_000_000)
+    assert append(again, first).is_duplicate

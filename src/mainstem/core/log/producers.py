@@ -353,6 +353,9 @@ class ProducerStates:
             del self._producers[producer_id]
         return gone
 
+    def forget(self, producer_id: i64) -> None:
+        del self._producers[producer_id]
+
     def oldest_open_timestamp(self) -> i64:
         """The last timestamp of the longest silent producer with an open transaction, or -1 (hanging transactions)."""
         oldest: i64 = NO_TIMESTAMP
