@@ -83,7 +83,15 @@ class ImageDelta:
         self.features: dict[str, None] = {}
 
     def __bool__(self) -> bool:
-        return any(getattr(self, name) for name in self.__slots__)
+        return bool(
+            self.topics
+            or self.removed_topics
+            or self.partitions
+            or self.configs
+            or self.brokers
+            or self.controllers
+            or self.features
+        )
 
 
 class ClusterImage:
