@@ -238,7 +238,7 @@ class Producer:
             if code in RETRIABLE:
                 # Those behind it in the pipeline are out of order now: all go again. Their answers tell nothing new.
                 self.client.close()
-                if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and len(sent) > 1:
+                if partition not in self._settled and len(sent) > 1:
                     # One of those may be the first that a partition sees which is made just now, whatever its sequence.
                     self.world.count("producer began anew beside its topic")
                     self._producer_id = -1

@@ -66,6 +66,10 @@ class StableOffset(Checker):
                     continue
                 if producer.txn_first_offset < log.log_start:
                     deleted.append(producer.txn_first_offset)
+            # The marker of such a one may be past the high watermark.
+            first = log.producers.states.first_unstable_offset
+            if 0 <= first < log.log_start:
+                deleted.append(first)
         if ended_before or deleted:
             lowest = _stable([*unstable, *ended_before, *deleted], log.log_start, high)
         if not lowest <= log.last_stable_offset <= expected:
