@@ -279,14 +279,16 @@ class LogDirs(Generic[LogT]):
         self, key: TopicPartition, one: LogDirectory, two: LogDirectory, assigned: bytes | None, owner: bytes | None
     ) -> None:
         """Keeps one of two folders of a partition, which a move or a creation left when it was interrupted."""
-        if assigned in (one.directory_id, two.directory_id):
+        copies = [each for each in (one, two) if self._is_copy(each, key)]
+        if len(copies) == 1 and self._may_be_of(owner, two if copies[0] is one else one, key):
+            # Whatever the metadata names: it may not have heard of the move before, which ended elsewhere.
+            kept, dropped = (two, one) if copies[0] is one else (one, two)
+        elif assigned in (one.directory_id, two.directory_id):
             kept, dropped = (one, two) if assigned == one.directory_id else (two, one)
         elif not self._may_be_of(owner, two, key):
             kept, dropped = one, two  # which may be of another topic too: then the caller sets it aside
         elif not self._may_be_of(owner, one, key):
             kept, dropped = two, one
-        elif self._is_copy(one, key) != self._is_copy(two, key):
-            kept, dropped = (two, one) if self._is_copy(one, key) else (one, two)
         elif not self._may_hold_records(two, key):
             kept, dropped = one, two
         elif not self._may_hold_records(one, key):

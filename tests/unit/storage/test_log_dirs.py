@@ -520,6 +520,22 @@ def test_of_two_folders_of_a_partition_the_one_that_was_never_used_is_set_aside(
     assert [name for name in disk.list_directory(other) if name.startswith("t-0.") and name.endswith("-stray")]
 
 
+@pytest.mark.parametrize("copied", ["/a", "/b"])
+def test_a_copy_that_has_not_taken_the_place_of_its_partition_is_set_aside_though_the_metadata_names_its_directory(
+    copied: str,
+) -> None:
+    disk = new_disk("/a", "/b")
+    for path in ("/a", "/b"):
+        make_folder(disk, f"{path}/t-0", TOPIC_ID)
+        fill(disk, f"{path}/t-0/00000000000000000000.log")
+    disk.open(f"{copied}/t-0/copy", create=True).close()
+    dirs = LogDirs(disk, Random(2), ["/a", "/b"], CLUSTER, 1, open_fake)
+    named = next(each.directory_id for each in dirs.directories if each.path == copied)
+    list(dirs.load(0, lambda topic, partition: named, lambda topic, partition: TOPIC_ID))
+    (own,) = {"/a", "/b"} - {copied}
+    assert dirs.logs["t", 0].place.folder == f"{own}/t-0"
+
+
 @pytest.mark.parametrize("others", [None, bytes(range(1, 17))], ids=["none", "another"])
 @pytest.mark.parametrize("own", ["/a", "/b"])
 def test_of_two_folders_of_a_partition_the_one_that_is_not_of_its_topic_is_set_aside(
