@@ -175,6 +175,7 @@ class LogMoves:
         moved = dirs.finish_move(partition.topic, partition.index, now_ms)
         partition.replace_log(moved.log)
         try:
+            moved.log.keep_producers(now_ms)
             dirs.leave(moved, partition.topic, partition.index, now_ms)
         except StorageError as failure:
             broker.partitions.directory_failed(move.directory, storage_cause(failure))

@@ -466,6 +466,19 @@ class Log(DurableLog):
         self.producers.take_over(copied.producers)
         self._update_first_unstable()
 
+    def keep_producers(self, now_ms: i64) -> None:
+        """Makes durable what `take_producers_of` told that is not in the files. Blocks.
+
+        A recovery goes by the snapshot where a segment begins, so one has to begin here.
+        """
+        if self.producers.is_ahead:
+            self.producers.is_ahead = False
+            if self._active.size > 0:
+                self.roll(now_ms)
+            else:
+                self.producers.take_snapshot(sync=False)
+            self.flush(now_ms)
+
     def update_high_watermark(self, offset: i64) -> None:
         """Moves the high watermark, within the log. Only a truncation may move it back; the caller keeps it rising."""
         self.high_watermark = max(self.log_start, min(offset, self.log_end))

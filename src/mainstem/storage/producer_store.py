@@ -26,6 +26,8 @@ class ProducerStore:
     def __init__(self, fs: FileSystem, directory: str, expiration_ms: i64) -> None:
         self.states = ProducerStates()
         self.expiration_ms: i64 = expiration_ms
+        self.is_ahead = False
+        """Whether producers are known, from elsewhere, of which nothing is in the log's files."""
         self._silent: dict[int, int] = {}
         """Those that were silent for too long when the snapshot was taken, and where they had written last."""
         self._fs = fs
@@ -163,6 +165,7 @@ class ProducerStore:
 
     def take_over(self, other: "ProducerStore") -> None:
         """Knows what the other does from now on, at the same offset; a snapshot that is there already knows less."""
+        self.is_ahead = any(self.states.get(producer.producer_id) is None for producer in other.states.all())
         self.states = other.states
         if len(self.states) > 0:
             self._last_snapshot = min(self._last_snapshot, self.states.end_offset - 1)

@@ -66,6 +66,27 @@ def test_a_copy_holds_the_same_bytes_offsets_epochs_and_producers() -> None:
     assert producer.last_sequence == 19
 
 
+def test_a_producer_whose_batches_are_gone_is_known_of_a_copy_after_a_crash() -> None:
+    """T1: the batches that are left tell nothing of it; the snapshots of the log that was copied did."""
+    disk, source, target = new_pair()
+    append(source, batch(b"gone", producer_id=1, epoch=3, sequence=0))
+    source.roll(NOW_MS)
+    append(source, batch(b"left"))
+    source.advance_log_start(1)
+    assert source.delete_old_segments(NOW_MS) == 1
+    LogCopy(source, target).complete(PIECE, NOW_MS)
+    target.take_producers_of(source)
+    target.keep_producers(NOW_MS)
+    point = target.recovery_point
+    for folder in ("/", "/other"):
+        disk.sync_directory(folder)
+    disk.power_loss_keeping({})
+    again = open_in(disk, target.config, directory="/other/orders-0", recovery_point=point)
+    producer = again.producers.states.get(1)
+    assert producer is not None
+    assert (producer.epoch, producer.last_sequence, again.log_end) == (3, 0, 2)
+
+
 def test_what_is_appended_meanwhile_is_copied_too() -> None:
     _, source, target = new_pair()
     copy = LogCopy(source, target)

@@ -13,7 +13,7 @@ runs with a disk that has failed, whose syncs prove nothing; and runs in which p
 
 from mainstem.broker.app import Broker
 from mainstem.sim.checkers import Checker
-from mainstem.sim.ledger import Violation
+from mainstem.sim.ledger import Place, Violation
 from mainstem.storage.snapshot import decode_snapshot
 
 OFFSET_DIGITS = 20
@@ -26,9 +26,12 @@ class ProducersOutlive(Checker):
         self._found: dict[str, bytes] = {}
         """The snapshots as the last start has found them."""
         self._by_start: dict[str, None] = {}
+        self._emptied: dict[Place, int] = {}
+        """Where logs began that came back with nothing in them: what was before that is not known."""
         self._has_served = False
 
     def forget(self) -> None:
+        self._emptied.clear()
         self._has_served = False
 
     def starting(self) -> None:
@@ -69,16 +72,19 @@ class ProducersOutlive(Checker):
             place = (partition.topic, partition.index)
             written = self.world.written.find(place)
             log = partition.log
-            if (
-                not self.world.may_trim(place[0])
-                or place in self.world.ledger.damaged
-                or log.failure is not None
-                or log.size == 0
-            ):
+            if not self.world.may_trim(place[0]) or place in self.world.ledger.damaged or log.failure is not None:
+                continue
+            if log.size == 0:
+                self._emptied[place] = log.log_start
                 continue
             if written is None or not written.is_known:
                 continue
-            last = {each.producer_id: each for each in written.batches if each.producer_id >= 0}
+            first = self._emptied.get(place, 0)
+            last = {
+                each.producer_id: each
+                for each in written.batches
+                if each.producer_id >= 0 and each.last_offset >= first
+            }
             for producer_id, batch in last.items():
                 known = log.producers.states.get(producer_id)
                 # A marker has no sequence.
