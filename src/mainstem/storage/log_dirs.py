@@ -289,8 +289,8 @@ class LogDirs(Generic[LogT]):
             kept, dropped = one, two  # which may be of another topic too: then the caller sets it aside
         elif not self._may_be_of(owner, one, key):
             kept, dropped = two, one
-        elif not self._may_hold_records(two, key):
-            kept, dropped = one, two
+        elif len(copies) == 2 or not self._may_hold_records(two, key):
+            kept, dropped = one, two  # of two copies either goes, and the other where the partition itself is found
         elif not self._may_hold_records(one, key):
             kept, dropped = two, one
         else:

@@ -536,6 +536,22 @@ def test_a_copy_that_has_not_taken_the_place_of_its_partition_is_set_aside_thoug
     assert dirs.logs["t", 0].place.folder == f"{own}/t-0"
 
 
+@pytest.mark.parametrize("own", ["/a", "/b", "/c"])
+def test_two_copies_of_a_partition_do_not_keep_it_from_being_found_in_a_third_directory(own: str) -> None:
+    """One whose directory failed at the end of a move, and one that a crash left at the end of the next."""
+    paths = ("/a", "/b", "/c")
+    disk = new_disk(*paths)
+    for path in paths:
+        make_folder(disk, f"{path}/t-0", TOPIC_ID)
+        fill(disk, f"{path}/t-0/00000000000000000000.log")
+        if path != own:
+            disk.open(f"{path}/t-0/copy", create=True).close()
+    dirs = LogDirs(disk, Random(2), list(paths), CLUSTER, 1, open_fake)
+    named = next(each.directory_id for each in dirs.directories if each.path == own)
+    list(dirs.load(0, lambda topic, partition: named, lambda topic, partition: TOPIC_ID))
+    assert dirs.logs["t", 0].place.folder == f"{own}/t-0"
+
+
 @pytest.mark.parametrize("others", [None, bytes(range(1, 17))], ids=["none", "another"])
 @pytest.mark.parametrize("own", ["/a", "/b"])
 def test_of_two_folders_of_a_partition_the_one_that_is_not_of_its_topic_is_set_aside(
