@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from mainstem.broker.log_moves import PIECE_BYTES
 from mainstem.protocol.errors import ErrorCode
 from mainstem.protocol.messages.k34_alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -77,7 +78,7 @@ def begin_moves(world: "World") -> None:
     if world.tuning.directories < 2:
         return
     rng = Random(f"{world.seed}:moves")
-    world.moves.piece_bytes = rng.choice((1, 300, 1 << 20))
+    world.moves.piece_bytes = rng.choice((1, 300, PIECE_BYTES))
     world.moves.set_pace()
     before = world.process.on_start
 
@@ -219,6 +220,9 @@ class Mover:
         """Every move that is begun now ends, and those before have ended when it has."""
         described: Described = {}
         wanted: dict[Place, str] = {}
+        # A batch at a time, from a slow disk, a long log takes longer than anybody waits.
+        self.world.moves.piece_bytes = PIECE_BYTES
+        self.world.moves.set_pace()
         for _ in range(_ROUNDS):
             with contextlib.suppress(NoAnswer):
                 described = await self._describe()

@@ -55,5 +55,7 @@ def test_outside_of_a_terminal_lines_do_not_come_faster_than_one_can_read() -> N
     line = progress.Line(out, quiet=False)
     for nth in range(50):
         line.show(f"line {nth}")
-    line.clear()
     assert out.getvalue() == "line 0\n"
+    line.show("done", is_last=True)
+    line.clear()
+    assert out.getvalue() == "line 0\ndone\n"

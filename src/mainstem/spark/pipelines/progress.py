@@ -1,6 +1,7 @@
 """What a person sees of a pipeline while it runs: one line that says how far it is and what it waits for.
 
-In a terminal the line is written over; elsewhere a new one is written when there is news, at most one in some seconds.
+In a terminal the line is written over; elsewhere a new one is written when there is news, at most one in some seconds,
+and one at the end.
 """
 
 from __future__ import annotations
@@ -71,14 +72,14 @@ class Line:
         self._last_s = 0.0
         self._width = 0
 
-    def show(self, line: str) -> None:
+    def show(self, line: str, *, is_last: bool = False) -> None:
         now = time.monotonic()
         if self._quiet:
             return
         if self._is_terminal:
             print(f"\r{line[:LINE_WIDTH_MAX].ljust(self._width)}", end="", file=self._to, flush=True)
             self._width = min(len(line), LINE_WIDTH_MAX)
-        elif now - self._last_s >= LINE_EVERY_S:
+        elif is_last or now - self._last_s >= LINE_EVERY_S:
             self._last_s = now
             print(line, file=self._to, flush=True)
 
@@ -106,25 +107,30 @@ class Watcher:
         while any(query.isActive for query in queries.values()):
             for name, query in queries.items():
                 _add_up(name, query, rows, seen)
-                latest = query.lastProgress
                 status = doing(query.status["message"])
-                if latest is None:
-                    self._line.show(f"{name}: {status}")
-                else:
-                    out = None if rows_out is None else rows_out()
-                    self._line.show(f"{name}: {describe(json.loads(latest.json), rows[name], out)}; {status}")
+                latest = self._latest(query, rows[name], rows_out)
+                self._line.show(f"{name}: {status}" if latest is None else f"{name}: {latest}; {status}")
             if stop is not None and stop():
                 for query in queries.values():
                     query.stop()
             time.sleep(POLL_S)
         for name, query in queries.items():
             _add_up(name, query, rows, seen)
+            latest = self._latest(query, rows[name], rows_out)
+            if latest is not None:
+                self._line.show(f"{name}: {latest}", is_last=True)
         self._line.clear()
         for query in queries.values():
             failure = query.exception()
             if failure is not None:
                 raise failure
         return rows
+
+    def _latest(self, query: StreamingQuery, rows_in: int, rows_out: Callable[[], int] | None) -> str | None:
+        latest = query.lastProgress
+        if latest is None:
+            return None
+        return describe(json.loads(latest.json), rows_in, None if rows_out is None else rows_out())
 
 
 def _add_up(name: str, query: StreamingQuery, rows: dict[str, int], seen: dict[str, int]) -> None:
