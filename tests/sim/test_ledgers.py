@@ -157,6 +157,19 @@ def test_an_epoch_is_given_again_only_where_the_coordinator_lost_it() -> None:
     assert world.begin((7, 0), b"value").is_torn, "its batches may be taken for those of the first"
 
 
+def test_two_that_were_given_one_epoch_after_a_loss_are_given_the_next_one_both() -> None:
+    world = Transactions()
+    world.state((7, 0), TxnState.EMPTY)
+    world.ledger.given((7, 0), "client", "id")
+    world.ledger.cut_states(0, 0)
+    world.ledger.given((7, 0), "another", "id")
+    world.ledger.given((7, 1), "another", "id", after=(7, 0))
+    with pytest.raises(Violation, match="T4"):
+        world.ledger.given((7, 1), "client", "id")
+    world.ledger.given((7, 1), "client", "id", after=(7, 0))
+    assert world.begin((7, 1), b"value").is_torn
+
+
 def test_an_id_may_be_taken_while_somebody_who_asked_for_it_was_not_answered() -> None:
     ledger = Transactions().ledger
     assert not ledger.may_be_taken("id")

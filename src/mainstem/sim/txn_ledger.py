@@ -95,13 +95,17 @@ class TxnLedger:
         if txn.ended_after is None:
             txn.ended_after = len(self._states.get(txn.transactional_id, ()))
 
-    def given(self, pair: Pair, to: str, transactional_id: str) -> None:
-        """T4, T11: a producer id and epoch are one client's, once; again only where the coordinator lost it."""
+    def given(self, pair: Pair, to: str, transactional_id: str, after: Pair | None = None) -> None:
+        """T4, T11: a producer id and epoch are one client's, once; again only where the coordinator lost it.
+
+        Two that were given one epoch so are given one `after` it, too, when each ends its transaction: nothing tells
+        the second from one that asks again.
+        """
         owner = self._given.get(pair)
         self._given[pair] = to
         if owner is None:
             return
-        if pair not in self._lost_pairs.get(transactional_id, ()):
+        if pair not in self._lost_pairs.get(transactional_id, ()) and after not in self._given_again:
             raise Violation(
                 "T4 an epoch is given once", f"producer {pair[0]} epoch {pair[1]} was given to {owner} and to {to}"
             )

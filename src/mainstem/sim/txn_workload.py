@@ -42,7 +42,7 @@ from mainstem.sim.client import M, NoAnswer, SimClient
 from mainstem.sim.committed import check_given
 from mainstem.sim.group_members import fetch_offset, find_coordinator
 from mainstem.sim.ledger import Place, Send, Violation
-from mainstem.sim.txn_ledger import Txn
+from mainstem.sim.txn_ledger import Pair, Txn
 from mainstem.sim.txn_logs import OnPartition
 from mainstem.sim.txn_shape import ID_EXPIRATION_MS
 from mainstem.sim.workloads import RETRIABLE, check_got_on, client_ms, list_offset
@@ -176,9 +176,9 @@ class TxnProducer:
             await self._pause()
         raise Violation("T12 an id can be taken over", f"{self.transactional_id} is never given a producer id")
 
-    def _take(self, producer_id: int, epoch: int) -> None:
+    def _take(self, producer_id: int, epoch: int, after: Pair | None = None) -> None:
         if (producer_id, epoch) != (self.producer_id, self.epoch):
-            self.world.txns.given((producer_id, epoch), self.client.name, self.transactional_id)
+            self.world.txns.given((producer_id, epoch), self.client.name, self.transactional_id, after)
             self._sequences.clear()
         self.producer_id, self.epoch = producer_id, epoch
 
@@ -511,7 +511,7 @@ class TxnProducer:
                         self.world.count(f"transaction.version {self.world.txn_shape.level}")
                     self.world.trace("ended", self.client.name, txn.number, commit)
                     if self.tv2:
-                        self._take(answer.producer_id, answer.producer_epoch)
+                        self._take(answer.producer_id, answer.producer_epoch, after=txn.pair)
                     return
                 self._go_on_after(ErrorCode(answer.error_code))
             await self._pause()
