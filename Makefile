@@ -95,7 +95,7 @@ test-client: build/compiled/.ready
 test-kgo: build/compiled/.ready
 	$(COMPILED) -m pytest -s tests/compat/test_kgo.py
 
-## make test-differential the same random requests to Kafka and to us; MAINSTEM_SEEDS and MAINSTEM_STEPS say how many
+## make test-differential the same random requests to Kafka and to us, answers and files; MAINSTEM_SEEDS, MAINSTEM_STEPS
 test-differential: build/compiled/.ready
 	$(COMPILED) -m pytest tests/compat/differential
 

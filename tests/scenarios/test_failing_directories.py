@@ -30,6 +30,7 @@ from mainstem.protocol.records import iterate_records
 from mainstem.protocol.schema import ZERO_UUID, Message
 from mainstem.sim.disk import SimDisk
 from mainstem.sim.faults import Effect, Fault
+from mainstem.storage.checkpoint import RECOVERY_POINTS
 from tests.support.raw import Peer, batch_of, connect, produce_request, start_node
 
 METADATA, OTHER = "/data/a", "/data/b"
@@ -194,6 +195,24 @@ def test_a_start_finds_what_was_acknowledged_in_a_partition_that_another_directo
         assert not fatal
 
     run(scenario, f"{METADATA},{OTHER}", carry)
+
+
+@pytest.mark.parametrize("dirs", [METADATA, f"{METADATA},{OTHER}"])
+def test_a_start_without_a_directory_it_needs_says_which_and_why(dirs: str) -> None:
+    """And never that it is ready, nor that it could not register."""
+
+    async def story() -> None:
+        disk = SimDisk(Random(1))
+        fatal: list[BaseException] = []
+        await (await start_node("/data", disk, fatal.append, log_dirs=dirs)).stop()
+        file = disk.open(f"{METADATA}/{RECOVERY_POINTS}")
+        file.truncate(0)
+        file.write_at(0, [b"junk\n"])
+        with pytest.raises(OSError, match=f"'junk' is not a number of 0 or more: '{METADATA}/{RECOVERY_POINTS}'"):
+            await start_node("/data", disk, fatal.append, log_dirs=dirs)
+        assert len(fatal) == 1
+
+    asyncio.run(asyncio.wait_for(story(), TIME_S_MAX))
 
 
 def test_no_empty_folder_is_served_for_a_partition_whose_directory_is_offline() -> None:

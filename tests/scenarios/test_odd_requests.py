@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from mainstem.broker.app import Broker
+from mainstem.protocol.checksum import crc32c
 from mainstem.protocol.errors import ErrorCode
 from mainstem.protocol.headers import encode_request_header
 from mainstem.protocol.messages.k00_produce import (
@@ -287,6 +288,39 @@ def test_records_that_are_not_one_batch_are_answered_as_kafka_answers_them(tmp_p
         read = await peer.ask(fetch_request("orders", 0), 12, FetchResponse)
         stored = len(RECORDS[code]) * len(ONE) if code is ErrorCode.NONE else 0
         assert len(read.responses[0].partitions[0].records or b"") == stored
+
+    run_with_node(tmp_path, scenario)
+
+
+def with_field(batch: bytes, layout: str, position: int, value: int) -> bytes:
+    """With that in the header, and a checksum that is right."""
+    changed = bytearray(batch)
+    struct.pack_into(layout, changed, position, value)
+    struct.pack_into(">I", changed, 17, crc32c(bytes(changed[21:])))
+    return bytes(changed)
+
+
+REFUSED: dict[str, bytes] = {
+    "a base offset of 5": with_field(ONE, ">q", 0, 5),
+    **{f"a count of {count}": with_field(ONE, ">i", 57, count) for count in (-1, 0, 2)},
+    **{f"a last offset delta of {delta}": with_field(ONE, ">i", 23, delta) for delta in (-1, 1)},
+    "a control batch": with_field(ONE, ">h", 21, 0x20),
+    "a negative sequence": batch_of(b"one", producer_id=7, producer_epoch=0, base_sequence=-1),
+    "a record longer than the batch": with_field(ONE, ">b", 61, ONE[61] + 2),
+    "a record shorter than it is": with_field(ONE, ">b", 61, ONE[61] - 2),
+}
+
+
+def test_no_record_is_blamed_for_a_batch_that_is_refused_as_a_whole(tmp_path: Path) -> None:
+    """As Kafka 4.3.1 was seen to: where records are blamed, clients take the others for innocent."""
+
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("orders")
+        for what, records in REFUSED.items():
+            answer = await peer.ask(produce_request("orders", records), 9, ProduceResponse)
+            told = answer.responses[0].partition_responses[0]
+            expected: tuple[int, int, int, list[object]] = (ErrorCode.INVALID_RECORD, -1, 0, [])
+            assert (told.error_code, told.base_offset, told.log_start_offset, told.record_errors) == expected, what
 
     run_with_node(tmp_path, scenario)
 

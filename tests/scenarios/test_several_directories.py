@@ -199,10 +199,11 @@ def test_a_stray_that_cannot_be_renamed_costs_its_own_directory_alone(
             assert (await peer.produce(f"topic-{count}", b"x")).base_offset == 0
         peer.close()
         await node.stop()
-        (tmp_path / "a" / "__unknown-0").mkdir()
+        # Not in that of the metadata, without which no node goes on.
+        (tmp_path / "b" / "__unknown-0").mkdir()
         monkeypatch.setattr(PosixFileSystem, "rename", fail_for_strays)
         node = await start_node(tmp_path, log_dirs=both)
-        assert [one.path for one in node.partitions.dirs.online] == [f"{tmp_path}/b"]
+        assert [one.path for one in node.partitions.dirs.online] == [f"{tmp_path}/a"]
         peer = await connect(node)
         codes = [(await peer.produce(f"topic-{count}", b"x")).error_code for count in range(4)]
         assert sorted(codes) == [0, 0, *[int(ErrorCode.KAFKA_STORAGE_ERROR)] * 2]

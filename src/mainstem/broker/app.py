@@ -94,6 +94,7 @@ class Broker:
         self.image = ClusterImage()
         """Committed metadata, as far as this broker has followed it."""
         self._on_fatal = on_fatal
+        self._failure: BaseException | None = None
         self.features = Features()
         self.lookups = asyncio.Semaphore(LOOKUPS_AT_A_TIME)
         """Held by who has a batch opened to find a record by its time."""
@@ -179,6 +180,7 @@ class Broker:
         self.image = self._quorum.image
         self._dynamic.take(self.image)
         await self.partitions.load(self.image)
+        self._check_able()
         await self._controller.activate()
         await self.bind()
         self._lifecycle = BrokerLifecycle(
@@ -200,6 +202,7 @@ class Broker:
         self.broker_epoch = await self._lifecycle.register()
         await self._lifecycle.unfence()
         await self.caught_up()
+        self._check_able()
         await self.serve()
         self.housekeeping.start()
         self.compaction.start()
@@ -248,8 +251,14 @@ class Broker:
 
     def _fail(self, error: BaseException) -> None:
         """Nobody may go on to believe what this node says. Whoever has failed is still at it: listeners go after."""
+        self._failure = self._failure or error
         self.loop.call_soon(self.close_listeners)
         self._on_fatal(error)
+
+    def _check_able(self) -> None:
+        """One who has failed already is not to say that it serves, nor anything else of why it cannot."""
+        if self._failure is not None:
+            raise OSError(str(self._failure)) from self._failure
 
     # Metadata
 

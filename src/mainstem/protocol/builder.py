@@ -16,6 +16,7 @@ from librt.strings import BytesWriter, write_i16_be, write_i32_be, write_i64_be
 from mypy_extensions import i64, u8
 
 from mainstem.protocol.batch import (
+    CODEC_MASK,
     CONTROL_MASK,
     DELETE_HORIZON_MASK,
     HEADER_BYTES,
@@ -258,10 +259,13 @@ def rewrite_header(
 
     The records stay where they are: write this, then `batch.buffer[batch.start + HEADER_BYTES : batch.end]`.
     `log_append_time` makes it a LogAppendTime batch of that time; `max_timestamp` makes it a CreateTime batch.
-    A delete horizon moves the base that the records count from, so it takes `retain`.
+    Either clears bits of the attributes that mean nothing yet, as Kafka does. A delete horizon moves the base that the
+    records count from, so it takes `retain`.
     """
     attributes: i64 = batch.attributes
     timestamp: i64 = batch.max_timestamp
+    if log_append_time is not None or max_timestamp is not None:
+        attributes &= CODEC_MASK | _KNOWN_MASK
     if log_append_time is not None:
         assert max_timestamp is None, "a batch has one timestamp type"
         attributes |= TIMESTAMP_TYPE_MASK

@@ -30,6 +30,7 @@ from mainstem.core.log.verification import NO_GUARD, Verifications
 from mainstem.protocol.batch import NO_TIMESTAMP, BatchView
 from mainstem.protocol.control import EndMarker, parse_end_marker
 from mainstem.protocol.errors import ErrorCode, RemoteError
+from mainstem.protocol.varint import I64_MAX
 from mainstem.storage import names
 from mainstem.storage.duplicates import OlderSearch, begin_older_search, find_older_batches, may_be_older
 from mainstem.storage.durable_log import DurableLog
@@ -624,7 +625,7 @@ class Log(DurableLog):
             if not gone:
                 return None
             snapshots = [self.producers.forget(segment.base_offset) for segment in gone]
-            job = Retirement(self._fs, self.directory, gone, snapshots, now_ms + config.file_delete_delay_ms)
+            job = Retirement(self._fs, self.directory, gone, snapshots, self._removal_due_ms(now_ms))
             self._begin_restructuring(job, gone)
             self.advance_log_start(segments.first.base_offset)
         except OSError as error:
@@ -726,8 +727,7 @@ class Log(DurableLog):
             "" if segment.base_offset == new.base_offset else self.producers.forget(segment.base_offset)
             for segment in old
         ]
-        due_ms: i64 = now_ms + self._config.file_delete_delay_ms
-        job = Swap(self._fs, self.directory, old, snapshots, due_ms, new)
+        job = Swap(self._fs, self.directory, old, snapshots, self._removal_due_ms(now_ms), new)
         job.pin(new)
         segments = self._segments.all()
         at: i64 = self._segments.floor(old[0].base_offset)
@@ -735,6 +735,11 @@ class Log(DurableLog):
         self._segments.replace(segments)
         self._begin_restructuring(job, old)
         return job
+
+    def _removal_due_ms(self, now_ms: i64) -> i64:
+        """When the files of what goes now may be removed; a delay of hundreds of millions of years is for ever."""
+        delay_ms: i64 = self._config.file_delete_delay_ms
+        return I64_MAX if delay_ms > I64_MAX - now_ms else now_ms + delay_ms
 
     def due_removals(self, now_ms: i64) -> list[RemovalJob]:
         """The jobs whose time has come; they are the caller's to run, in a thread."""

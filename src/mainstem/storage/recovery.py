@@ -158,7 +158,7 @@ class _Loader:
 
     # -- what is there -------------------------------------------------------------------------------------------
 
-    def _segment(self, base_offset: i64, has_txn_index: bool, suffix: str = "") -> Segment:
+    def _segment(self, base_offset: i64, has_txn_index: bool) -> Segment:
         jitter_ms: i64 = 0
         if self.config.segment_jitter_ms > 0:
             jitter_ms = self._jitter(min(self.config.segment_jitter_ms, self.config.segment_ms))
@@ -171,7 +171,6 @@ class _Loader:
             jitter_ms,
             self.now_ms,
             has_txn_index,
-            suffix,
         )
 
     def _path(self, name: str) -> str:
@@ -230,12 +229,8 @@ class _Loader:
         last: i64 = -1
         for offset, name in swaps:
             if name.endswith(names.LOG + names.SWAP):
-                segment = self._segment(offset, False, names.SWAP)
-                segment.attach(self._fs.file_size(self._path(name)))
-                next_offset: i64 = segment.read_next_offset()
-                segment.discard()
                 first = offset if first < 0 else min(first, offset)
-                last = max(last, next_offset - 1, offset)
+                last = max(last, self._last_offset_in(name), offset)
         if first >= 0:
             for name in self._fs.list_directory(self.directory):
                 parsed = names.parse_offset_name(name)
@@ -250,6 +245,18 @@ class _Loader:
                 if name.endswith(names.LOG + names.SWAP) == logs:
                     self._fs.rename(self._path(name), self._path(name.removesuffix(names.SWAP)))
             self._fs.sync_directory(self.directory)
+
+    def _last_offset_in(self, name: str) -> i64:
+        """By the batches alone: an index that is not there would be built beside it, under a name nobody knows."""
+        last: i64 = -1
+        file = self._fs.open(self._path(name))
+        try:
+            scan = HeaderScan(file, 0, file.size(), False)
+            while scan.advance():
+                last = scan.header.last_offset
+        finally:
+            file.close()
+        return last
 
     # -- recovering ----------------------------------------------------------------------------------------------
 

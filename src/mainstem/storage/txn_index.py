@@ -124,11 +124,6 @@ class TxnIndex:
             self._fs.remove(self.ref.path)
             self.exists = False
 
-    def check(self) -> None:
-        for aborted in self.entries():
-            if aborted.last_offset < self.base_offset or aborted.first_offset > aborted.last_offset:
-                raise StorageError(self.ref.path, f"{aborted!r} cannot be in the segment at {self.base_offset}")
-
     def _scan(
         self,
         file: File,
@@ -153,6 +148,10 @@ class TxnIndex:
                     read_i64_be(block, at + 18),
                     read_i64_be(block, at + 26),
                 )
+                if aborted.last_offset < self.base_offset or aborted.first_offset > aborted.last_offset:
+                    raise StorageError(
+                        self.ref.path, f"{aborted!r} cannot be in the segment at {self.base_offset}", position + at
+                    )
                 if upper_offset < 0:
                     found.append(aborted)
                 else:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from mainstem.protocol.batch import HEADER_BYTES, BatchView
 from mainstem.protocol.builder import BatchBuilder, empty_batch, encode_header, recompress, retain, rewrite_header
+from mainstem.protocol.compression import GZIP
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.records import Record, iterate_records
 from tests.support.kafka import Kafka, kafka
@@ -140,6 +141,21 @@ def test_an_empty_batch_has_no_records_in_any_codec() -> None:
     for codec in range(5):
         batch = BatchView(empty_batch(BatchView(produced(codec), 0)), 0)
         assert (batch.size, batch.codec, list(iterate_records(batch))) == (HEADER_BYTES, 0, [])
+
+
+def test_rewriting_timestamps_clears_bits_that_mean_nothing_yet() -> None:
+    """Kafka makes the attributes anew from what it knows of them, and keeps them where it leaves the header alone."""
+    builder = BatchBuilder(codec=GZIP, transactional=True, producer_id=1, producer_epoch=0, base_sequence=0)
+    builder.append(5, b"k", b"v")
+    sent = bytearray(builder.build())
+    sent[21:23] = (GZIP | 0x10 | 0xFF80).to_bytes(2, "big")
+    batch = BatchView(bytes(sent), 0)
+    for header, attributes in (
+        (rewrite_header(batch, log_append_time=9), GZIP | 0x18),
+        (rewrite_header(batch, max_timestamp=9), GZIP | 0x10),
+        (rewrite_header(batch, base_offset=9), GZIP | 0x10 | 0xFF80),
+    ):
+        assert int.from_bytes(header[21:23], "big") == attributes
 
 
 def test_rewriting_a_header_leaves_the_records_and_makes_the_crc_anew() -> None:

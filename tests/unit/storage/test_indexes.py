@@ -185,6 +185,17 @@ def test_a_torn_transaction_index_is_noticed() -> None:
         index.entries()
 
 
+@pytest.mark.parametrize("aborted", [(0, 0, 0, 0), (1, 90, 99, 100), (1, 106, 105, 107)])
+def test_a_transaction_that_cannot_be_in_its_segment_is_told_to_nobody(aborted: tuple[int, int, int, int]) -> None:
+    files = new_files()
+    index = TxnIndex(files.ref("/d/x"), 100, files.fs, False)
+    index.append(AbortedTransaction(1, 90, 100, 101))
+    index.append(AbortedTransaction(*aborted))
+    file = index.ref.pin()
+    with pytest.raises(StorageError, match="cannot be in the segment at 100"):
+        index.collect_from(file, file.size(), 0, 200, [], False)
+
+
 def test_a_lookup_that_would_block_says_so() -> None:
     disk = new_disk()
     disk.make_directory("/d")

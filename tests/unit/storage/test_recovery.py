@@ -278,6 +278,13 @@ def leave_swap(disk: SimDisk) -> None:
     disk.open(path(4, ".timeindex.swap"), create=True)
 
 
+def leave_swap_without_indexes(disk: SimDisk) -> None:
+    """As a power cut may: Kafka syncs no name before the end of a swap."""
+    leave_swap(disk)
+    disk.remove(path(4, ".index.swap"))
+    disk.remove(path(4, ".timeindex.swap"))
+
+
 def leave_deleted(disk: SimDisk) -> None:
     copy(disk, path(0, ".log"), path(0, ".log.deleted"))
     copy(disk, path(4, ".snapshot"), path(4, ".snapshot.deleted"))
@@ -290,6 +297,7 @@ def leave_deleted(disk: SimDisk) -> None:
     [
         (leave_cleaned, list(range(14))),
         (leave_swap, [0, 1, 2, 3, 5, 9, 12, 13]),
+        (leave_swap_without_indexes, [0, 1, 2, 3, 5, 9, 12, 13]),
         (leave_deleted, list(range(14))),
     ],
 )

@@ -198,3 +198,9 @@ def test_epochs_begin_where_the_log_does() -> None:
         append(log, batch(b"%02d" % number), leader_epoch=number // 4)
     log.delete_old_segments(NOW_MS)
     assert [(entry.epoch, entry.start_offset) for entry in log.epochs.entries()] == [(1, 6), (2, 8)]
+
+
+def test_a_delay_without_end_keeps_files_for_ever() -> None:
+    log = filled(new_disk(), retention_ms=5000, file_delete_delay_ms=(1 << 63) - 1)
+    assert log.delete_old_segments(NOW_MS + 100_000) == 5
+    assert log.due_removals(NOW_MS * 1000) == []

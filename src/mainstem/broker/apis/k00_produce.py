@@ -403,8 +403,6 @@ def _fill_appended(
 def _fill_refused(answer: ProducePartitionResponse, error: RemoteError, partition: Partition) -> None:
     """The log itself, or its leader, does not take the batch."""
     _fill_failed(answer, error)
-    if error.code is ErrorCode.INVALID_RECORD and not isinstance(error, RecordsRejectedError):
-        answer.record_errors = [RecordError(0, error.message)]
     if error.code not in _WITHOUT_LOG_START:
         answer.log_start_offset = partition.log.log_start
 

@@ -378,14 +378,29 @@ class ProducerStates:
         self.end_offset = end_offset
 
     def in_snapshot_order(self) -> list[Producer]:
-        """The producers in the order in which Kafka writes them, which is that of Java's HashMap."""
+        """The producers in the order in which Kafka writes them, which is that of Java's HashMap.
+
+        The loop waits for this at each roll, so what is sorted is slots, not producers.
+        """
         slots: i64 = self._hash_slots
-        keyed: list[tuple[int, Producer]] = []
-        for producer_id, producer in self._producers.items():
-            folded = (producer_id ^ (producer_id >> 32)) & 0xFFFFFFFF
-            keyed.append(((folded ^ (folded >> 16)) & (slots - 1), producer))
-        keyed.sort(key=_slot)
-        return [producer for _, producer in keyed]
+        first: dict[int, Producer] = {}
+        behind: dict[int, list[Producer]] = {}
+        for producer in self._producers.values():
+            producer_id: i64 = producer.producer_id
+            folded: i64 = (producer_id ^ (producer_id >> 32)) & 0xFFFFFFFF
+            slot: i64 = (folded ^ (folded >> 16)) & (slots - 1)
+            if slot not in first:
+                first[slot] = producer
+            elif slot in behind:
+                behind[slot].append(producer)
+            else:
+                behind[slot] = [producer]
+        ordered: list[Producer] = []
+        for each in sorted(first):
+            ordered.append(first[each])
+            if each in behind:
+                ordered += behind[each]
+        return ordered
 
     def _producer(self, producer_id: i64) -> Producer:
         producer = self._producers.get(producer_id)
@@ -399,7 +414,3 @@ class ProducerStates:
         # A HashMap doubles when it is more than three quarters full, and never shrinks.
         while len(self._producers) * 4 > self._hash_slots * 3:
             self._hash_slots *= 2
-
-
-def _slot(keyed: tuple[int, Producer]) -> int:
-    return keyed[0]
