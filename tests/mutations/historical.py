@@ -750,7 +750,7 @@ MUTATIONS = (
     Mutation("idle deletions", "DeleteRecords does nothing", watched.deletion_does_nothing, ("P1 what is to go",), 30),
     Mutation("dirty logs", "nothing is ever cleaned", watched.old_values_are_not_cleaned, ("P12 what is due",), 60),
     Mutation(
-        "unsynced stops", "a clean stop syncs nothing", watched.stops_are_not_synced, ("D3", "P1", "D7", "G4"), 60
+        "unsynced stops", "a clean stop syncs nothing", watched.stops_are_not_synced, ("D3", "D6", "D7", "P1", "G4"), 60
     ),
     Mutation("segment ages", "segment.ms is ignored", watched.segments_do_not_age, ("P1 a segment",), 30),
     Mutation("KAFKA-7415", "empty terms", watched.terms_without_batches_are_not_known, ("P9 a term",), 30),
