@@ -69,6 +69,7 @@ COMPILED = [
     "src/mainstem/sim/checkers/coordinator_replays.py",
     "src/mainstem/sim/checkers/crash_keeps.py",
     "src/mainstem/sim/checkers/failed_directory.py",
+    "src/mainstem/sim/checkers/groups_live_on.py",
     "src/mainstem/sim/checkers/log_order.py",
     "src/mainstem/sim/checkers/markers_outlive.py",
     "src/mainstem/sim/checkers/metadata_replays.py",

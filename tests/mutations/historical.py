@@ -39,7 +39,7 @@ from mainstem.storage.reading import ReadJob
 from mainstem.storage.retention import count_over
 from mainstem.storage.segment import Segment
 from mainstem.storage.txn_index import TxnIndex
-from tests.mutations import answers, moved, starts, tuned
+from tests.mutations import answers, moved, starts, tuned, watched
 from tests.mutations.tuned import Reached
 
 Patch = Callable[[pytest.MonkeyPatch, Reached], None]
@@ -734,4 +734,30 @@ MUTATIONS = (
     Mutation("moved producers", "a copy forgets producers", moved.forgets_producers, ("D8", "T1"), 100),
     Mutation("renames", "the old folder goes first", moved.sets_the_old_aside_first, ("D3", "P1", "D8"), 100),
     Mutation("compaction and recovery", "a gap is taken for a loss", _recovery_point_not_written, ("D3", "P1"), 300),
+    Mutation("empty parts", "members get nothing", watched.parts_are_empty, ("G2",), 30),
+    Mutation("refused members", "members are refused", watched.members_are_refused, ("G5 a member",), 60),
+    Mutation("replaced members", "who was replaced commits", watched.replaced_members_commit, ("G5 who was",), 100),
+    Mutation("KAFKA-10284", "a replacement is not logged", watched.replacement_is_not_logged, ("G4 a group",), 100),
+    Mutation("forgotten members", "a take-over forgets parts", watched.members_are_forgotten, ("G4 a group", "G2"), 60),
+    Mutation("Redpanda #17260", "leader epochs are lost", watched.leader_epochs_are_lost, ("G4 an offset",), 30),
+    Mutation("other positions", "another partition is told", watched.another_partition_is_told, ("G4", "G6"), 100),
+    Mutation("busy groups", "members lose their group", watched.groups_with_members_are_deleted, ("G7", "G4"), 100),
+    Mutation("offset deletions", "an offset is not deleted", watched.offsets_are_not_deleted, ("G4",), 100),
+    Mutation("old positions", "offsets outlive a topic", watched.offsets_outlive_their_topic, ("P10 a new",), 100),
+    Mutation("old segments", "retention.ms is ignored", watched.old_segments_stay, ("P12 what is due",), 30),
+    Mutation("surplus segments", "retention.bytes is ignored", watched.surplus_segments_stay, ("P12 what is due",), 30),
+    Mutation("removed files", "files are never removed", watched.removed_files_stay, ("P12 what is due", "D8"), 30),
+    Mutation("idle deletions", "DeleteRecords does nothing", watched.deletion_does_nothing, ("P1 what is to go",), 30),
+    Mutation("dirty logs", "nothing is ever cleaned", watched.old_values_are_not_cleaned, ("P12 what is due",), 60),
+    Mutation(
+        "unsynced stops", "a clean stop syncs nothing", watched.stops_are_not_synced, ("D3", "D6", "D7", "P1", "G4"), 60
+    ),
+    Mutation("segment ages", "segment.ms is ignored", watched.segments_do_not_age, ("P1 a segment",), 30),
+    Mutation("KAFKA-7415", "empty terms", watched.terms_without_batches_are_not_known, ("P9 a term",), 30),
+    Mutation("other terms", "any epoch will do", watched.any_term_will_do, ("P11",), 30),
+    Mutation("long polls", "nobody is woken", watched.nobody_is_woken, ("P12 who waits",), 30),
+    _of_transactions("early aborts", "no time-out", watched.transactions_have_no_time, ("T12 a transaction",), 20),
+    _of_transactions(
+        "stale generations", "any generation", watched.generations_do_not_count_in_transactions, ("G5 a stale",), 60
+    ),
 )

@@ -109,3 +109,15 @@ def test_a_loop_that_never_waits_is_an_error() -> None:
     loop.call_soon(again)
     with pytest.raises(AssertionError, match="without ever waiting"):
         world.run_until(lambda: False, 1)
+
+
+def test_of_a_task_that_never_waits_its_own_line_is_named() -> None:
+    world, loop = scheduler()
+
+    async def spin() -> None:
+        while True:
+            await asyncio.sleep(0)
+
+    loop.create_task(spin())
+    with pytest.raises(AssertionError, match=rf"spin, {__file__}:\d+$"):
+        world.run_until(lambda: False, 1)

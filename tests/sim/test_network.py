@@ -77,6 +77,19 @@ def test_a_late_request_arrives_after_its_client_has_given_it_up() -> None:
     assert pair.received.lost
 
 
+def test_who_connects_to_a_server_that_dies_meanwhile_is_told() -> None:
+    pair = Pair()
+    pair.network.faults.slow_share = pair.network.faults.slow_s = 1.0
+    late = Receiver()
+    connecting = pair.client_loop.create_task(pair.client_loop.create_connection(lambda: late, "server", 1))
+    assert pair.scheduler.run_until(lambda: len(pair.network.connections) == 2, 10)
+    pair.network.faults.slow_share = 0.0
+    pair.network.process_died(pair.server_loop)
+    assert pair.scheduler.run_until(connecting.done, 10)
+    assert isinstance(connecting.exception(), ConnectionResetError)
+    assert not late.lost, "what was never made is not lost"
+
+
 def test_nothing_gets_through_after_a_lost_answer() -> None:
     pair = Pair()
     pair.network.faults.lose_answer_share = 1.0

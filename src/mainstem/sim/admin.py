@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Iterator
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mainstem.protocol.errors import ErrorCode
 from mainstem.protocol.messages.k08_offset_commit import OffsetCommitResponse
@@ -33,14 +33,26 @@ from mainstem.protocol.messages.k44_incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from mainstem.protocol.messages.k47_offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
 from mainstem.sim.churn import Churn
 from mainstem.sim.client import NoAnswer, SimClient
 from mainstem.sim.group_members import commit_request, find_coordinator
-from mainstem.sim.ledger import Place
+from mainstem.sim.ledger import Place, Violation
 from mainstem.sim.workloads import list_offset
 
 if TYPE_CHECKING:
     from mainstem.sim.world import World
+
+_OFFSET_DELETIONS: Final = 0.3
+"""Of the commits without members, how many are taken back."""
+_OF_MEMBERS: Final = 0.3
+GROUP: Final = "group"
+"""The one that has members."""
 
 
 async def create_topic(client: SimClient, name: str, partitions: int, configs: dict[str, str]) -> ErrorCode:
@@ -61,8 +73,24 @@ async def delete_records(world: "World", client: SimClient, place: Place, offset
     partition = DeleteRecordsPartition(partition_index=place[1], offset=offset)
     topic = DeleteRecordsTopic(name=place[0], partitions=[partition])
     answer = await client.ask(DeleteRecordsRequest(topics=[topic], timeout_ms=1000), 2, DeleteRecordsResponse)
-    if answer.topics[0].partitions[0].error_code == ErrorCode.NONE:
+    found = answer.topics[0].partitions[0]
+    if found.error_code == ErrorCode.NONE:
         world.count("records deleted")
+        if found.low_watermark < offset and place not in world.ledger.damaged:
+            raise Violation(
+                "P1 what is to go goes",
+                f"{place} was to begin at {offset}, and begins at {found.low_watermark}",
+            )
+
+
+async def delete_offset(client: SimClient, group: str, place: Place) -> ErrorCode:
+    """Asks for one offset of a group to be forgotten (KIP-496)."""
+    partition = OffsetDeleteRequestPartition(partition_index=place[1])
+    topic = OffsetDeleteRequestTopic(name=place[0], partitions=[partition])
+    answer = await client.ask(OffsetDeleteRequest(group_id=group, topics=[topic]), 0, OffsetDeleteResponse)
+    if answer.error_code != ErrorCode.NONE:
+        return ErrorCode(answer.error_code)
+    return ErrorCode(answer.topics[0].partitions[0].error_code)
 
 
 class Admin:
@@ -75,6 +103,7 @@ class Admin:
         self.message_bytes_max: str | None = None
         """What `max.message.bytes` of the first topic was last set to; None where nobody can tell."""
         self._churn = Churn(world, client)
+        self._deletions = Random(f"{world.seed}:deletions")
         self._was_answered = True
         """Whether every request to set it was: one that was not may still arrive, after later ones (N10)."""
         self._lost: dict[str, int] = {}
@@ -134,6 +163,7 @@ class Admin:
         code = ErrorCode(answer.responses[0].error_code)
         if code == ErrorCode.NONE:
             self.world.count("A2 topic deleted")
+            self._churn.deleted(name)
         self._settle(name, code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False, before)
 
     @contextlib.contextmanager
@@ -205,9 +235,21 @@ class Admin:
         request = commit_request(group, ("log", 0), commit.offset, commit.tag)
         answer = await self.client.ask(request, 9, OffsetCommitResponse)
         self.world.groups.committed(commit, ErrorCode(answer.topics[0].partitions[0].error_code))
+        if self._deletions.random() < _OFFSET_DELETIONS:
+            await self._delete_offset(group)
+
+    async def _delete_offset(self, group: str) -> None:
+        deletion = self.world.groups.committing(group, -1, "", ("log", 0), -1, self.client.life)
+        code = await delete_offset(self.client, group, ("log", 0))
+        self.world.groups.committed(deletion, code)
+        if code is ErrorCode.NONE:
+            self.world.count("offset deleted")
 
     async def _delete_group(self) -> None:
-        group = f"simple{self.rng.randrange(2)}"
+        """Also one that has members, or its offset: neither goes then (G7)."""
+        if self._deletions.random() < _OF_MEMBERS:
+            await self._delete_offset(GROUP)
+        group = GROUP if self._deletions.random() < _OF_MEMBERS else f"simple{self.rng.randrange(2)}"
         deletion = self.world.groups.committing(group, -1, "", ("log", 0), -1, self.client.life)
         answer = await self.client.ask(DeleteGroupsRequest(groups_names=[group]), 2, DeleteGroupsResponse)
         code = ErrorCode(answer.results[0].error_code)

@@ -1,4 +1,5 @@
-"""Topics that come and go under one name, with records in them (A2): a new topic has nothing of the one before it.
+"""Topics that come and go under one name, with records in them (A2): a new topic has nothing of the one before it,
+neither records nor a group's position.
 
 Who does all of it is one client, which sends one request after the other. So what it wrote, and was told to be written,
 before it was told that a topic of that name was created, is in another topic. What was not answered may arrive late
@@ -17,7 +18,9 @@ from mainstem.protocol.messages.k00_produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from mainstem.protocol.messages.k08_offset_commit import OffsetCommitResponse
 from mainstem.sim.client import SimClient
+from mainstem.sim.group_members import commit_request, fetch_offset, find_coordinator
 from mainstem.sim.ledger import Violation
 from mainstem.sim.workloads import client_ms, fetch
 
@@ -27,6 +30,9 @@ if TYPE_CHECKING:
 SHARE = 0.3
 """Of the runs, in how many such topics have records. Drawn apart, so that the others are as they were."""
 PAUSE_S = 0.05
+GROUP = "churning"
+LOOKS = 6
+LOOK_AGAIN_S = 0.25
 
 
 class Churn:
@@ -39,9 +45,17 @@ class Churn:
         """How many topics of each name were created."""
         self._written: dict[bytes, int] = {}
         """The values that are surely written, and in which of the topics of that name."""
+        self._committed: dict[int, int] = {}
+        """The same of the offsets that a group has committed."""
+        self._deleted_in: dict[str, int] = {}
+        """In which life of the broker the last topic of each name was deleted: one that dies before it has forgotten
+        the offsets of a topic never does."""
 
     def created(self, name: str) -> None:
         self._lives[name] = self._lives.get(name, 0) + 1
+
+    def deleted(self, name: str) -> None:
+        self._deleted_in[name] = self.client.life
 
     async def use(self, name: str) -> None:
         """Writes to a topic that is there, and reads all that it has."""
@@ -50,6 +64,8 @@ class Churn:
         code, _, _, records, _ = await fetch(self.client, (name, 0), 0, max_wait_ms=0)
         if code is ErrorCode.NONE:
             self.check(name, [value for _, _, value in records])
+        await self._look_at_offset(name)
+        await self._commit(name)
 
     async def _write(self, name: str) -> None:
         self._number += 1
@@ -61,6 +77,32 @@ class Churn:
         answer = await self.client.ask(ProduceRequest(acks=-1, timeout_ms=1500, topic_data=[topic]), 9, ProduceResponse)
         if answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE:
             self._written[value] = self._lives.get(name, 0)
+
+    async def _commit(self, name: str) -> None:
+        self._number += 1
+        offset = self._number
+        await find_coordinator(self.client, GROUP)
+        request = commit_request(GROUP, (name, 0), offset, f"{name} {offset}")
+        answer = await self.client.ask(request, 9, OffsetCommitResponse)
+        if answer.topics[0].partitions[0].error_code == ErrorCode.NONE:
+            self._committed[offset] = self._lives.get(name, 0)
+
+    async def _look_at_offset(self, name: str) -> None:
+        """The coordinator hears of a deletion when the broker does, and forgets what it knows a little later."""
+        life = self._lives.get(name, 0)
+        for _ in range(LOOKS):
+            code, offset = await fetch_offset(self.client, GROUP, name, 0)
+            if code is not ErrorCode.NONE or self.client.life != self._deleted_in.get(name):
+                return
+            if self._committed.get(offset, life) == life:
+                if life > 1:
+                    self.world.count("A2 offset of an old name looked for")
+                return
+            await asyncio.sleep(LOOK_AGAIN_S)
+        raise Violation(
+            "P10 a new topic is empty",
+            f"{name} was deleted and created anew, and a group is at {offset} of the old",
+        )
 
     def check(self, name: str, values: list[bytes]) -> None:
         life = self._lives.get(name, 0)

@@ -108,9 +108,9 @@ class SimClient:
         self.is_damaged: Callable[[tuple[str, int]], bool] = lambda place: False
         """Whether a partition's bytes have changed by themselves, so that nonsense must be expected of it."""
 
-    def another(self) -> "SimClient":
+    def another(self, timeout_s: float | None = None) -> "SimClient":
         """One with a connection of its own, in the same process."""
-        made = SimClient(self.loop, self.name, self._address, self._timeout_s)
+        made = SimClient(self.loop, self.name, self._address, timeout_s or self._timeout_s)
         made.is_damaged = self.is_damaged
         return made
 

@@ -105,13 +105,17 @@ class GroupLedger:
                 seen[partition] = owner
 
     def committing(self, group: str, generation: int, member: str, place: Place, offset: int, life: int) -> Commit:
-        newest = max(self._assigned.get(group, -1), self._joined.get((group, life), -1))
-        over = generation >= 0 and newest > generation
+        over = self.is_over(group, generation, life)
         tag = f"commit {len(self.commits)}"
         commit = Commit(group, generation, member, place, offset, life, over, tag, self._logged_count)
         self.commits.append(commit)
         self._by_tag[tag] = commit
         return commit
+
+    def is_over(self, group: str, generation: int, life: int) -> bool:
+        """Whether somebody has been told of a later generation."""
+        newest = max(self._assigned.get(group, -1), self._joined.get((group, life), -1))
+        return generation >= 0 and newest > generation
 
     def committed(self, commit: Commit, code: ErrorCode) -> None:
         """G5: a commit of a generation that was over when it was sent is not taken. G8: what is answered is logged."""

@@ -29,7 +29,8 @@ from mainstem.protocol.messages.k13_leave_group import LeaveGroupRequest, LeaveG
 from mainstem.protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from mainstem.protocol.messages.k15_describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from mainstem.sim.client import NoAnswer, SimClient
-from mainstem.sim.ledger import Place
+from mainstem.sim.group_ledger import GONE
+from mainstem.sim.ledger import Place, Violation
 from mainstem.sim.workloads import fetch, list_offset, take
 
 if TYPE_CHECKING:
@@ -37,6 +38,13 @@ if TYPE_CHECKING:
 
 SESSION_MS: Final = 1500
 REBALANCE_MS: Final = 2000
+ZOMBIE_SHARE: Final = 0.5
+EPOCHS: Final = 7
+
+
+def leader_epoch_of(offset: int) -> int:
+    """The leader epoch that is committed with an offset: told by the offset, so that who fetches it knows it."""
+    return offset % EPOCHS
 
 
 class Member:
@@ -55,11 +63,14 @@ class Member:
         self.generation = -1
         self._former = (-1, "")
         """Generation and id that it had before this one."""
+        self.life = -1
+        """The life of the broker that has given it its part."""
+        self._zombie = Random(f"{world.seed}:zombie:{client.name}")
 
     async def run(self) -> None:
         while not self.world.is_stopping:
             try:
-                assigned = await self._join()
+                assigned = await self.join()
                 if assigned is not None:
                     await self._consume(assigned)
             except NoAnswer:
@@ -71,11 +82,12 @@ class Member:
                 await self._leave()
             elif chance < 0.8:
                 # Its last act is to join, and never to ask what it got.
-                await self._join(vanish=True)
+                await self.join(vanish=True)
 
     # Joining
 
-    async def _join(self, *, vanish: bool = False) -> list[int] | None:
+    async def join(self, *, vanish: bool = False) -> list[int] | None:
+        """Becomes a member of the group's next generation; its part, or None where it has to try again."""
         if await find_coordinator(self.client, self.group) != ErrorCode.NONE:
             return None
         request = JoinGroupRequest(
@@ -110,12 +122,16 @@ class Member:
             self.member_id = ""
             await asyncio.sleep(SESSION_MS / 1000 * self.rng.random() * 2)
             return None
+        if self.instance is not None:
+            self.world.watch.members.took(self.group, self.instance, self.member_id, life)
         assignments = []
         if joined.leader == self.member_id and not joined.skip_assignment:
-            members = [each.member_id for each in joined.members]
-            for index, member in enumerate(members):
-                mine = bytes(p for p in range(self.partitions) if p % len(members) == index)
-                assignments.append(SyncGroupRequestAssignment(member_id=member, assignment=mine))
+            parts: dict[str, bytes] = {}
+            for index, member in enumerate(joined.members):
+                mine = bytes(p for p in range(self.partitions) if p % len(joined.members) == index)
+                assignments.append(SyncGroupRequestAssignment(member_id=member.member_id, assignment=mine))
+                parts[member.group_instance_id or member.member_id] = mine
+            self.world.watch.parts.named(self.group, self.generation, parts)
         sync = SyncGroupRequest(
             group_id=self.group,
             generation_id=self.generation,
@@ -135,7 +151,9 @@ class Member:
         assigned = list(synced.assignment)
         # A static member that joins again takes its own place, under another id.
         who = self.instance or self.member_id
+        self.life = life
         self.world.groups.assigned(self.group, self.generation, who, assigned, life)
+        self.world.watch.parts.given(self.group, self.generation, who, bytes(synced.assignment))
         self.world.trace("assigned", self.client.name, self.group, self.generation, str(assigned))
         return assigned
 
@@ -144,7 +162,7 @@ class Member:
     async def _consume(self, assigned: list[int]) -> None:
         places: dict[Place, int] = {}
         for partition in assigned:
-            committed = await fetch_committed(self.client, self.group, self.topic, partition)
+            committed = await self._committed((self.topic, partition))
             if committed is None:
                 return
             places[self.topic, partition] = max(committed, 0)
@@ -152,6 +170,8 @@ class Member:
             # A thread of it that has not noticed the rebalance (G5).
             place = self.rng.choice(list(places))
             await self._commit(place, self.rng.randrange(1000), *self._former)
+        if places and self.instance is not None and self._zombie.random() < ZOMBIE_SHARE:
+            await self._commit_as_replaced(self.instance, next(iter(places)))
         while not self.world.is_stopping:
             for place, offset in list(places.items()):
                 await self.client.connected()
@@ -172,6 +192,7 @@ class Member:
                 group_instance_id=self.instance,
             )
             answer = await self.client.ask(beat, 4, HeartbeatResponse)
+            self._answered(self.generation, self.member_id, ErrorCode(answer.error_code))
             if answer.error_code != ErrorCode.NONE:
                 if answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
                     self.member_id = ""
@@ -186,6 +207,22 @@ class Member:
                 return
             await asyncio.sleep(self.rng.random() * 0.4)
 
+    async def _committed(self, place: Place) -> int | None:
+        """Where the group is, as it is told: by the log of its coordinator, then or since."""
+        logged = self.world.groups.logged.setdefault((self.group, place), [])
+        before = logged[-1].offset if logged else GONE
+        count = len(logged)
+        found = await fetch_committed(self.client, self.group, *place)
+        if found is not None and self.client.life == self.life == self.world.process.life:
+            said = [before, *(each.offset for each in logged[count:])]
+            if found not in said:
+                raise Violation(
+                    "G4 a group is told its offset",
+                    f"{self.group} is told {found} for {place}; it was at {said}",
+                )
+            self.world.count("offset of a member checked")
+        return found
+
     async def _commit(
         self, place: Place, offset: int, generation: int | None = None, member_id: str | None = None
     ) -> bool:
@@ -197,7 +234,22 @@ class Member:
         answer = await self.client.ask(request, 9, OffsetCommitResponse)
         code = ErrorCode(answer.topics[0].partitions[0].error_code)
         self.world.groups.committed(commit, code)
+        self._answered(generation, member_id, code)
         return code == ErrorCode.NONE
+
+    def _answered(self, generation: int, member_id: str, code: ErrorCode) -> None:
+        if generation == self.generation and self.client.life == self.life:
+            self.world.watch.members.answered(self.group, generation, member_id, self.life, code)
+
+    async def _commit_as_replaced(self, instance: str, place: Place) -> None:
+        """Whoever had its instance id before is not dead after all (C4), and knows of the generation."""
+        replaced = self.world.watch.members.replaced(self.group, instance, self.life)
+        if replaced is None or self.client.life != self.life:
+            return
+        request = commit_request(self.group, place, 0, "by who was replaced", self.generation, replaced, instance)
+        answer = await self.client.ask(request, 9, OffsetCommitResponse)
+        code = ErrorCode(answer.topics[0].partitions[0].error_code)
+        self.world.watch.members.zombie_answered(self.group, replaced, self.life, code)
 
     async def _leave(self) -> None:
         identity = MemberIdentity(member_id=self.member_id, group_instance_id=self.instance)
@@ -218,7 +270,12 @@ def commit_request(
     member: str = "",
     instance: str | None = None,
 ) -> OffsetCommitRequest:
-    partition = OffsetCommitRequestPartition(partition_index=place[1], committed_offset=offset, committed_metadata=tag)
+    partition = OffsetCommitRequestPartition(
+        partition_index=place[1],
+        committed_offset=offset,
+        committed_leader_epoch=leader_epoch_of(offset),
+        committed_metadata=tag,
+    )
     return OffsetCommitRequest(
         group_id=group,
         generation_id_or_member_epoch=generation,
@@ -244,6 +301,12 @@ async def fetch_offset(
     if found.error_code != ErrorCode.NONE:
         return ErrorCode(found.error_code), -1
     one = found.topics[0].partitions[0]
+    if one.committed_offset >= 0 and one.committed_leader_epoch != leader_epoch_of(one.committed_offset):
+        raise Violation(
+            "G4 an offset has its leader epoch",
+            f"{group} is at {one.committed_offset} of {topic}-{partition}, it is told in epoch "
+            f"{one.committed_leader_epoch}, and was committed in {leader_epoch_of(one.committed_offset)}",
+        )
     return ErrorCode(one.error_code), one.committed_offset
 
 

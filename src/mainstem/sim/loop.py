@@ -26,7 +26,7 @@ from functools import partial
 from random import Random
 from typing import Any, Final, TypeVar
 
-from mainstem.sim.tasks import SimFuture, SimTask
+from mainstem.sim.tasks import SimFuture, SimTask, whose
 
 T = TypeVar("T")
 
@@ -155,7 +155,7 @@ class Scheduler:
                 continue
             steps += 1
             if steps > STEPS_PER_INSTANT_MAX:
-                raise AssertionError(f"{loop.name} runs without ever waiting: {handle.callback!r}")
+                raise AssertionError(f"{loop.name} runs without ever waiting: {whose(handle.callback)}")
             self._let_run(loop)
             try:
                 args = handle.args

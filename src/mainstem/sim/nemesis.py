@@ -19,12 +19,16 @@ from mainstem.sim.network import NetworkFaults
 from mainstem.sim.tuning import EXPECTED as TUNED_FAULTS
 from mainstem.sim.tuning import REACHED as TUNED_REACHED
 from mainstem.sim.txn_shape import REACHED as TXN_REACHED
+from mainstem.sim.watch import REACHED as WATCH_REACHED
 
 if TYPE_CHECKING:
     from mainstem.sim.world import World
 
 CLEAN_DEATHS: Final = 0.25
 """Of the starts after a clean stop, how many end at some operation of the disk, if they come to it."""
+
+SWITCHED_OFF: Final = 0.4
+"""Of the machines whose broker was stopped, how many are switched off before it is started again."""
 
 EXPECTED: Final = (
     "N2 delay",
@@ -42,6 +46,7 @@ EXPECTED: Final = (
     "X4 pause",
     "X5 death while starting",
     "X5 death after a clean stop",
+    "X3 switched off after a clean stop",
     "X6 older disk",
     "X7 empty disk",
     "X10 stall",
@@ -152,6 +157,7 @@ REACHED: Final = (
     *TXN_REACHED,
     *TUNED_REACHED,
     *MOVE_REACHED,
+    *WATCH_REACHED,
 )
 """Rare branches that each campaign must have taken."""
 
@@ -182,11 +188,13 @@ class Nemesis:
         if world.is_transactional:
             self.families["peers"] = (self._peers, self._late_requests)
         self.kinds: list[Callable[[], None]] = []
+        self._power_is_lost = True
         self.allow(self.families)
         self.is_over = False
         self._rotting = rng.choice(world.may_rot())
         self._disks_left = 1
         self._starts = Random(f"{world.seed}:starts after a clean stop")
+        self._switched_off = Random(f"{world.seed}:switched off")
 
     def allow(self, families: Iterable[str]) -> None:
         """Draws what may go wrong in this run from these families only; ValueError for one that is not known."""
@@ -194,6 +202,7 @@ class Nemesis:
         unknown = [name for name in wanted if name not in self.families]
         if unknown:
             raise ValueError(f"no faults are called {unknown[0]!r}; there are {', '.join(self.families)}")
+        self._power_is_lost = "power" in wanted
         kinds = [kind for name in wanted for kind in self.families[name]]
         self.kinds = self.rng.sample(kinds, min(len(kinds), self.rng.randint(2, 7)))
         if self.world.theme == "groups":
@@ -211,6 +220,7 @@ class Nemesis:
             return
         process = self.world.process
         if not process.is_up:
+            self.switch_off()
             if process.died_of == "stopped" and self._starts.random() < CLEAN_DEATHS:
                 # X5 where nothing is to be recovered: it must not look clean for that (KAFKA-10471).
                 self.world.count("X5 death after a clean stop")
@@ -220,6 +230,14 @@ class Nemesis:
         elif self.kinds and self.rng.random() < 0.75:
             self.rng.choice(self.kinds)()
         self.world.scheduler.later(0.05 + self.rng.random() ** 2 * 1.5, self._turn)
+
+    def switch_off(self) -> None:
+        """A machine may be switched off once its broker has stopped: what that has written is synced, all of it."""
+        process = self.world.process
+        may_be = self.kinds and self._power_is_lost and process.died_of == "stopped"
+        if may_be and self._switched_off.random() < SWITCHED_OFF:
+            self.world.count("X3 switched off after a clean stop")
+            process.reboot()
 
     def _until(self, seconds: float, undo: "object") -> None:
         assert callable(undo)

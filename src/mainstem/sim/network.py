@@ -62,6 +62,8 @@ class SimTransport(asyncio.Transport):
         self.protocol: Any = None
         self.number = 0
         self.is_server = False
+        self.is_made = False
+        """Whether its protocol was told of it: one that was not never hears of its end."""
         self.incoming = Pipe()
         self._network = network
         self._reading = True
@@ -152,7 +154,8 @@ class SimTransport(asyncio.Transport):
             self._lost = True
             self._closing = True
             self.incoming.arrived.clear()
-            self.protocol.connection_lost(error)
+            if self.is_made:
+                self.protocol.connection_lost(error)
 
 
 class SimServer(asyncio.AbstractServer):
@@ -255,12 +258,17 @@ class Network:
 
         def accepted() -> None:
             theirs.protocol = server.factory()
+            theirs.is_made = True
             theirs.protocol.connection_made(theirs)
 
         def connected() -> None:
-            if done.done() or ours.is_lost:
+            if ours.is_lost:
+                # As the next SYN would find out: whoever connects does not wait for its own time-out.
+                _fail(done, ConnectionResetError("the peer is gone"))
+            if done.done():
                 ours.abort()
                 return
+            ours.is_made = True
             ours.protocol.connection_made(ours)
             done.set_result((ours, ours.protocol))
 

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 from mainstem.broker.partition import Partition
 from mainstem.protocol.errors import ErrorCode
-from mainstem.sim import loiterer, session_reader
+from mainstem.sim import epoch_asker, loiterer, long_poll, session_reader
+from mainstem.sim.admin import GROUP
+from mainstem.sim.checkers.due_goes import wait_until_gone
 from mainstem.sim.checkers.times_are_found import MAX_TIMESTAMP, NOT_FOUND, Answer, first_at, latest
 from mainstem.sim.client import NoAnswer, SimClient
 from mainstem.sim.group_ledger import GONE
@@ -22,9 +24,6 @@ from mainstem.sim.workloads import Records, list_offset, read_all
 
 if TYPE_CHECKING:
     from mainstem.sim.world import World
-
-GROUP = "group"
-"""The one that has members."""
 
 
 class Observer:
@@ -52,6 +51,8 @@ class Observer:
                 self.times[topic, partition] = await self._look_up_moments(client, (topic, partition))
         if session_reader.comes(self.world.seed):
             await session_reader.SessionReader(self.world, client, self.finals).run()
+        if epoch_asker.comes(self.world.seed):
+            await epoch_asker.ask_epochs(self.world, client)
         wanted = {(commit.group, commit.place): None for commit in self.world.groups.commits}
         for group, place in wanted:
             last = self.world.groups.last(group, place)
@@ -169,6 +170,10 @@ class Observer:
             await loiterer.loiter(self.world, client, GROUP)
         for group in dict.fromkeys(commit.group for commit in self.world.groups.commits):
             self.group_states[group] = await self._settled_state(client, group)
+        if not self.world.is_for_users:
+            if long_poll.comes(self.world.seed):
+                await long_poll.wait_for_news(self.world, client)
+            await wait_until_gone(self.world)
         client.close()
 
     async def _settled_state(self, client: SimClient, group: str) -> str:

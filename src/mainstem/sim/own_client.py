@@ -17,6 +17,7 @@ from mainstem.client.producer import AsyncProducer
 from mainstem.client.types import OffsetAndMetadata, RecordMetadata, TopicPartition
 from mainstem.protocol.errors import ErrorCode
 from mainstem.sim.client import SimClient
+from mainstem.sim.group_members import leader_epoch_of
 from mainstem.sim.ledger import Place, Send, Violation
 from mainstem.sim.workloads import client_ms
 
@@ -155,7 +156,10 @@ class OwnConsumer:
             for place, offset in self._next.items()
         ]
         await consumer.commit(
-            {TopicPartition(*each.place): OffsetAndMetadata(each.offset, each.tag) for each in commits}
+            {
+                TopicPartition(*each.place): OffsetAndMetadata(each.offset, each.tag, leader_epoch_of(each.offset))
+                for each in commits
+            }
         )
         for commit in commits:
             self.world.groups.committed(commit, ErrorCode.NONE)

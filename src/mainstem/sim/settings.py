@@ -1,13 +1,15 @@
 """The settings of a run's broker and of its topics: limits that are tiny, so that everything happens within seconds."""
 
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mainstem.broker.config import BrokerConfig
 from mainstem.sim.tuning import TRIMMED
 
 if TYPE_CHECKING:
     from mainstem.sim.world import World
+
+_AGING_SHARE: Final = 0.15
 
 
 def draw_config(world: "World", rng: Random) -> BrokerConfig:
@@ -58,6 +60,12 @@ def draw_config(world: "World", rng: Random) -> BrokerConfig:
     return BrokerConfig(settings | world.tuning.settings())
 
 
+def _segment_age(seed: int) -> dict[str, str]:
+    """In some runs segments end by their age. Drawn apart, so that the others are as they were."""
+    rng = Random(f"{seed}:segment.ms")
+    return {"segment.ms": rng.choice(("300", "1500"))} if rng.random() < _AGING_SHARE else {}
+
+
 def draw_topics(world: "World", rng: Random) -> dict[str, tuple[int, dict[str, str]]]:
     tiny = {
         "internal.segment.bytes": rng.choice(("1200", "2500", "20000")),
@@ -72,9 +80,10 @@ def draw_topics(world: "World", rng: Random) -> dict[str, tuple[int, dict[str, s
         "min.compaction.lag.ms": "1000" if world.theme == "compaction" else rng.choice(("0", "0", "1500")),
         "max.compaction.lag.ms": rng.choice(("1500", "9223372036854775807")),
     }
+    aging = _segment_age(world.seed)
     topics = {
-        "log": (2, tiny | {"retention.ms": "-1"}),
-        "short": (1, tiny | short),
+        "log": (2, tiny | {"retention.ms": "-1"} | aging),
+        "short": (1, tiny | short | aging),
         "keyed": (1, tiny | keyed),
     }
     if world.is_transactional:

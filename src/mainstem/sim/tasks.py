@@ -8,7 +8,23 @@ Interpreted, because compiled classes cannot inherit from these.
 """
 
 import asyncio
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
+
+ASYNCIO: Final = asyncio.__path__[0]
+
+
+def whose(callback: Callable[..., object]) -> str:
+    """What a callback of a loop runs, in words: of a task the line of its own at which it is."""
+    task = getattr(callback, "__self__", None)
+    if not isinstance(task, asyncio.Task):
+        return getattr(callback, "__qualname__", type(callback).__name__)
+    step: Any = task.get_coro()
+    where = ""
+    while (frame := getattr(step, "cr_frame", None)) is not None and not frame.f_code.co_filename.startswith(ASYNCIO):
+        where = f"{frame.f_code.co_qualname}, {frame.f_code.co_filename}:{frame.f_lineno}"
+        step = step.cr_await
+    return where
 
 
 class SimFuture(asyncio.Future[Any]):

@@ -38,6 +38,8 @@ class Txn:
     """Whether a power loss took a part of it, where it may."""
     ended_after: int | None = None
     """How many records its coordinator had written for its id when its end was first asked for."""
+    asked_before: int = 0
+    """How often its id had been asked for when it began."""
 
     @property
     def tag(self) -> str:
@@ -70,6 +72,7 @@ class TxnLedger:
         self._by_tag: dict[str, Txn] = {}
         self._asked: dict[str, int] = {}
         """By transactional id how many asked to take it, and what was open with it, and have not been answered."""
+        self._asked_ever: dict[str, int] = {}
         self._count = count
 
     # What clients do
@@ -80,6 +83,7 @@ class TxnLedger:
                 self.ending(before)  # its client died, or it would have been ended
                 break
         txn = Txn(len(self.txns), producer, transactional_id, group, pair)
+        txn.asked_before = self._asked_ever.get(transactional_id, 0)
         if pair in self._given_again:
             self._tear(txn)
         self.txns.append(txn)
@@ -115,6 +119,7 @@ class TxnLedger:
     def asking(self, transactional_id: str) -> None:
         """A client asks for an id, and for the end of whatever is open."""
         self._asked[transactional_id] = self._asked.get(transactional_id, 0) + 1
+        self._asked_ever[transactional_id] = self._asked_ever.get(transactional_id, 0) + 1
 
     def was_answered(self, transactional_id: str) -> None:
         self._asked[transactional_id] -= 1
@@ -122,6 +127,18 @@ class TxnLedger:
     def may_be_taken(self, transactional_id: str) -> bool:
         """Whether such a request may still arrive (N10): nothing tells it from that of a newcomer."""
         return self._asked.get(transactional_id, 0) > 0
+
+    def is_left_alone(self, transactional_id: str, pair: Pair) -> bool:
+        """Whether the transaction of this identity is open, and nobody has asked for its end or for its id since."""
+        newest = next((each for each in reversed(self.txns) if each.transactional_id == transactional_id), None)
+        return (
+            newest is not None
+            and newest.pair == pair
+            and newest.ended_after is None
+            and not newest.is_torn
+            and not self.may_be_taken(transactional_id)
+            and newest.asked_before == self._asked_ever.get(transactional_id, 0)
+        )
 
     def was_given(self, pair: Pair) -> bool:
         return pair in self._given

@@ -40,7 +40,7 @@ from mainstem.protocol.records import iterate_records
 from mainstem.protocol.schema import Message
 from mainstem.sim.client import M, NoAnswer, SimClient
 from mainstem.sim.committed import check_given
-from mainstem.sim.group_members import fetch_offset, find_coordinator
+from mainstem.sim.group_members import fetch_offset, find_coordinator, leader_epoch_of
 from mainstem.sim.ledger import Place, Send, Violation
 from mainstem.sim.txn_ledger import Pair, Txn
 from mainstem.sim.txn_logs import OnPartition
@@ -72,7 +72,7 @@ PLACES: Final = (("txn", 0), ("txn", 1), ("txnkeyed", 0))
 """Where transactional clients write."""
 
 
-class _GaveUpError(Exception):
+class GaveUpError(Exception):
     """The transaction cannot go on: its client begins anew."""
 
 
@@ -124,7 +124,7 @@ class TxnProducer:
                 if self.producer_id < 0:
                     await self._init()
                 await self._transaction()
-            except _GaveUpError:
+            except GaveUpError:
                 self.producer_id = -1
                 if self._txn is not None:
                     self.world.txns.ending(self._txn)
@@ -172,7 +172,7 @@ class TxnProducer:
                         self.world.count("C2 id taken from a living client")
                     return answer
             if self.world.is_stopping and not settles:
-                raise _GaveUpError
+                raise GaveUpError
             await self._pause()
         raise Violation("T12 an id can be taken over", f"{self.transactional_id} is never given a producer id")
 
@@ -210,7 +210,7 @@ class TxnProducer:
         fate = rng.random()
         if fate < 0.05:
             self.world.count("transaction left open")
-            raise _GaveUpError
+            raise GaveUpError
         if fate < 0.1:
             await self._claim_higher_epoch()
         if self.prepares and self._keys.random() < 0.4:
@@ -234,7 +234,7 @@ class TxnProducer:
         answer = await self._init(keeps=True, settles=True)
         ongoing = (answer.ongoing_txn_producer_id, answer.ongoing_txn_producer_epoch)
         if ongoing != before and self.world.txns.may_be_taken(self.transactional_id):
-            raise _GaveUpError
+            raise GaveUpError
         if ongoing != before and not txn.is_torn:
             raise Violation(
                 "T8 a prepared transaction is kept",
@@ -332,7 +332,7 @@ class TxnProducer:
                     return
                 self._go_on_after(ErrorCode(found.error_code))
             await self._pause()
-        raise _GaveUpError
+        raise GaveUpError
 
     def _batch(self, txn: Txn, place: Place) -> tuple[ProduceRequest, list[Send]]:
         count = self.rng.choice((1, 2, 3))
@@ -373,7 +373,7 @@ class TxnProducer:
     def _go_on_after(self, code: ErrorCode) -> None:
         if code not in TRY_AGAIN:
             self.world.count(f"transaction refused: {code.name}")
-            raise _GaveUpError
+            raise GaveUpError
 
     async def _add(self, place: Place) -> None:
         if place in self._added:
@@ -393,7 +393,7 @@ class TxnProducer:
                     return
                 self._go_on_after(ErrorCode(code))
             await self._pause()
-        raise _GaveUpError
+        raise GaveUpError
 
     async def _commit_offset(self, txn: Txn) -> None:
         txn.offset = txn.number
@@ -403,22 +403,7 @@ class TxnProducer:
             producer_epoch=self.epoch,
             group_id=self.group,
         )
-        commit = TxnOffsetCommitRequest(
-            transactional_id=self.transactional_id,
-            group_id=self.group,
-            producer_id=self.producer_id,
-            producer_epoch=self.epoch,
-            topics=[
-                TxnOffsetCommitRequestTopic(
-                    name="log",
-                    partitions=[
-                        TxnOffsetCommitRequestPartition(
-                            partition_index=0, committed_offset=txn.offset, committed_metadata=txn.tag
-                        )
-                    ],
-                )
-            ],
-        )
+        commit = self._offset_request(txn)
         is_added = self.tv2
         for _ in range(ATTEMPTS_MAX):
             code = None
@@ -434,12 +419,39 @@ class TxnProducer:
             if is_added:
                 answer = await self._ask(commit, 5 if self.tv2 else 3, TxnOffsetCommitResponse)
                 code = None if answer is None else ErrorCode(answer.topics[0].partitions[0].error_code)
+                if code is not None:
+                    self._offset_answered(commit, code)
                 if code is ErrorCode.NONE:
                     return
             if code is not None:
                 self._go_on_after(code)
             await self._pause()
-        raise _GaveUpError
+        raise GaveUpError
+
+    def _offset_answered(self, commit: TxnOffsetCommitRequest, code: ErrorCode) -> None:
+        """For who commits as a member of the group (`txn_members`)."""
+
+    def _offset_request(self, txn: Txn) -> TxnOffsetCommitRequest:
+        assert txn.offset is not None
+        return TxnOffsetCommitRequest(
+            transactional_id=self.transactional_id,
+            group_id=self.group,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            topics=[
+                TxnOffsetCommitRequestTopic(
+                    name="log",
+                    partitions=[
+                        TxnOffsetCommitRequestPartition(
+                            partition_index=0,
+                            committed_offset=txn.offset,
+                            committed_leader_epoch=leader_epoch_of(txn.offset),
+                            committed_metadata=txn.tag,
+                        )
+                    ],
+                )
+            ],
+        )
 
     async def _look_at_offset(self, txn: Txn) -> None:
         """T9: who asks for what is stable is told to wait while the transaction is open, by what its logs say."""

@@ -76,8 +76,10 @@ from mainstem.sim.trace import Trace
 from mainstem.sim.tuning import SHARED_GROUP, TRIMMED, Tuning, begin, draw_tuning, internal_topics
 from mainstem.sim.txn_ledger import TxnLedger
 from mainstem.sim.txn_logs import TxnLogs
+from mainstem.sim.txn_members import add_members
 from mainstem.sim.txn_shape import TxnShape, age, draw_shape
 from mainstem.sim.txn_workload import PLACES, CommittedReader, TxnProducer, coordinator_is_there
+from mainstem.sim.watch import Watch
 from mainstem.sim.workloads import COMPACTED, Producer, Reader
 from mainstem.sim.written import Written
 
@@ -103,6 +105,9 @@ class Result:
 
 
 class World:
+    is_for_users = False
+    """Whether the clients, the topics and the settings are somebody else's (`mainstem.testing.simulation`)."""
+
     def __init__(self, seed: int, trace_file: IO[str] | None = None) -> None:
         self.seed = seed
         self.is_transactional = seed % TRANSACTIONAL_EVERY == TRANSACTIONAL_EVERY - 1
@@ -144,6 +149,9 @@ class World:
         self.written = Written(self.disk, self.ledger.damaged.__contains__)
         self.written.on_reopened = self._reopened
         self.topics = self._topics(rng)
+        self.segment_ages = {
+            name: int(configs["segment.ms"]) for name, (_, configs) in self.topics.items() if "segment.ms" in configs
+        }
         self.clients: dict[str, tuple[SimLoop, Callable[[SimClient, Random], Coroutine[Any, Any, None]]]] = {}
         self.is_stopping = False
         self.is_healed = False
@@ -176,6 +184,7 @@ class World:
         self.offsets_follow = OffsetsFollow(self)
         self.log_order = LogOrder(self)
         self.log_order.on_start = self.what_goes.moved
+        self.watch = Watch(self)
         stepped: list[Checker] = [
             self.log_order,
             self._crash_keeps,
@@ -189,6 +198,7 @@ class World:
             producers_are_known,
             self.offsets_follow,
             self.moves,
+            *self.watch.stepped,
         ]
         self.txn_logs = TxnLogs(self)
         self.process.markers_in = self.txn_logs.markers_in
@@ -203,6 +213,7 @@ class World:
             self._producer_ids_rotate,
             IdsAreKnown(self),
             producers_are_known,
+            *self.watch.following,
             self.txn_logs,
         ]
         self.checkers: list[Checker] = [
@@ -498,6 +509,7 @@ class World:
             self._add_txn_producer(name, name, tv2=tv2, prepares=prepares)
             if index == 0 and Random(f"{self.seed}:rivals").random() < 0.3:
                 self._add_txn_producer(f"{name}-rival", name, tv2=tv2, is_rival=True)
+        add_members(self)
         for place in dict.fromkeys(self.txn_places):
             self._add_committed_reader(f"committed-{place[0]}-{place[1]}", place)
         if self.tuning.trims_transactions:
@@ -698,6 +710,7 @@ class World:
         if how == "stop":
             self.process.stop()
             self._until(lambda: not self.process.is_up, 60, "the broker stops")
+            self.nemesis.switch_off()
         elif how == "kill":
             self.process.kill()
         elif how == "power loss":

@@ -100,6 +100,8 @@ class Simulation:
 
 
 class _World(World):
+    is_for_users = True
+
     def __init__(
         self,
         seed: int,

@@ -2,15 +2,16 @@
 
 - G6: the coordinator's state is what a replay of its log gives, and of any compaction of its log: the last record of
   each key, with or without the tombstones.
-- G7: no offset expires while its group has members, nor before its time.
-- G4: what is in it, commits and tombstones, is what clients asked for, or expiry. All of it is noted in the ledger, in
-  the order of the log, and what a power loss takes of it.
+- G7: no offset expires while its group has members, nor before its time. Nor does anybody delete one then: members of
+  the groups here read the topic that they commit for.
+- G4: what is in it, commits and tombstones, is what clients asked for, expiry, or the end of a topic. All of it is
+  noted in the ledger, in the order of the log, and what a power loss takes of it.
 """
 
 from random import Random
 
 from mainstem.broker.app import Broker
-from mainstem.core.group.classic import EMPTY, NO_STATE_TIMESTAMP
+from mainstem.core.group.classic import EMPTY, NO_STATE_TIMESTAMP, STABLE
 from mainstem.core.group.records import read_offset_key, read_offset_value
 from mainstem.core.group.store import OFFSET_PREFIX, GroupStore
 from mainstem.protocol.batch import BatchView, iterate_batches
@@ -57,7 +58,7 @@ class GroupLog(Checker):
             return
         deletion = None
         last = self.world.offsets_follow.find(group, place)
-        if groups.knows(group) or last is not None:
+        if (groups.knows(group) or last is not None) and not self.world.may_be_gone([topic]):
             why = self._not_expired(index, group, place, last)
             if why is None:
                 self.world.count("offset expired")
@@ -66,9 +67,16 @@ class GroupLog(Checker):
                 self.world.trace("offset expired", group, topic, partition)
             else:
                 deletion = groups.deletion(group)
-                if deletion is None:
+                if deletion is None or self._is_stable(index, group):
                     raise why
         groups.log_tombstone(group, place, index, at, deletion)
+
+    def _is_stable(self, index: int, group_id: str) -> bool:
+        """Whether it has members, and had them when this was written: until it is Stable there is a later record."""
+        broker = self.world.process.broker
+        shard = None if broker is None else broker.groups.runtime.shards.get(index)
+        group = None if shard is None else shard.machine.groups.get(group_id)
+        return group is not None and group.state is STABLE
 
     def _not_expired(self, index: int, group_id: str, place: Place, last: Position | None) -> Violation | None:
         """Why it cannot be that an offset's time was over, if it cannot."""

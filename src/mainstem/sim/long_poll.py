@@ -1,0 +1,76 @@
+"""A reader that waits for what comes next, for longer than anybody would like to: it is told when it comes (P12).
+
+When all is healed. Others ask for as little as a tenth of a second, and would not notice that nobody wakes them.
+"""
+
+import asyncio
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from mainstem.protocol.builder import BatchBuilder
+from mainstem.protocol.errors import ErrorCode
+from mainstem.protocol.messages.k00_produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from mainstem.sim.client import NoAnswer, SimClient
+from mainstem.sim.ledger import Place, Send, Violation
+from mainstem.sim.workloads import client_ms, fetch, list_offset, take
+
+if TYPE_CHECKING:
+    from mainstem.sim.world import World
+
+SHARE: Final = 0.3
+_WAIT_S: Final = 20.0
+_SOON_S: Final = 5.0
+_HEAD_START_S: Final = 0.2
+
+
+def comes(seed: int) -> bool:
+    return Random(f"{seed}:long poll").random() < SHARE
+
+
+async def wait_for_news(world: "World", client: SimClient) -> None:
+    place = Random(f"{world.seed}:news of").choice((("log", 0), ("log", 1)))
+    if place in world.ledger.damaged:
+        return
+    reader = client.another(timeout_s=2 * _WAIT_S)
+    try:
+        end = await list_offset(client, place, -1)
+        if end is None:
+            return
+        reading = client.loop.create_task(fetch(reader, place, end, max_wait_ms=int(_WAIT_S * 1000)))
+        await asyncio.sleep(_HEAD_START_S)
+        if not await _write(world, client, place):
+            return
+        written_s = world.scheduler.now
+        code, start, high, records, _ = await reading
+        waited_s = world.scheduler.now - written_s
+        if code is ErrorCode.NONE:
+            take(world, place, records, end, start, high, client.life)
+            world.count("reader woken")
+            if not records or waited_s > _SOON_S:
+                raise Violation(
+                    "P12 who waits is told", f"a reader at {end} of {place} was told {waited_s:.1f} s after the append"
+                )
+    except NoAnswer:
+        pass
+    finally:
+        reader.close()
+
+
+async def _write(world: "World", client: SimClient, place: Place) -> bool:
+    value = b"news"
+    world.ledger.sent(Send(place, value, None, client.name, 0, ordered=False))
+    builder = BatchBuilder()
+    builder.append(client_ms(world), None, value)
+    data = PartitionProduceData(index=place[1], records=builder.build())
+    topic = TopicProduceData(name=place[0], partition_data=[data])
+    answer = await client.ask(ProduceRequest(acks=-1, timeout_ms=1500, topic_data=[topic]), 9, ProduceResponse)
+    found = answer.responses[0].partition_responses[0]
+    if found.error_code != ErrorCode.NONE:
+        return False
+    world.ledger.acked(value, found.base_offset, client.life)
+    return True
