@@ -114,6 +114,9 @@ def session(
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return _as_told(running, settings or {})
     conf = SparkConf()
     for key, value in (settings or {}).items():
         conf.set(key, value)
@@ -133,6 +136,15 @@ def session(
     for key, (value, _) in SETTINGS.items():
         conf.setIfMissing(key, value)
     return SparkSession.builder.config(conf=conf).getOrCreate()
+
+
+def _as_told(running: SparkSession, settings: Mapping[str, str]) -> SparkSession:
+    """A session that runs, with what can still be set of what nobody has set in it."""
+    kept = running.conf.getAll
+    for key, value in {**{key: value for key, (value, _) in SETTINGS.items() if key not in kept}, **settings}.items():
+        if running.conf.isModifiable(key):
+            running.conf.set(key, value)
+    return running
 
 
 def is_local(master: str) -> bool:
