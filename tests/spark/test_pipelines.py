@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,7 +65,7 @@ def test_a_lake_has_every_record_once_by_the_day_it_happened(
 def test_bad_values_go_to_a_topic_of_their_own_once_and_as_they_were(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:
-    from mainstem.spark.pipelines import lake, lake_folder
+    from mainstem.spark.pipelines import lake, lake_folder, lake_lists
 
     # Its timestamps are old: no retention is to take them away.
     topic, bad_topic = broker.topic(1, {"retention.ms": "-1"}), broker.topic(1, {"retention.ms": "-1"})
@@ -77,7 +78,7 @@ def test_bad_values_go_to_a_topic_of_their_own_once_and_as_they_were(
         for number in (1, 2):
             (tmp_path / lake_folder.CHECKPOINT / log / str(number)).unlink(missing_ok=True)
     (tmp_path / lake_folder.CHECKPOINT / "commits" / "0").unlink()
-    for left in (tmp_path / lake_folder.BATCHES).iterdir():
+    for left in (tmp_path / lake_lists.BATCHES).iterdir():
         left.unlink()
     assert quietly(lake.run, spark, job) == len(values)
     found = broker.read(bad_topic)
@@ -107,6 +108,30 @@ def test_a_field_called_date_stays_what_it_was(spark: SparkSession, mainstem_bro
         (1, "some day", "2026-01-01"),
         (2, "some day", "2026-01-01"),
     ]
+
+
+def test_a_lake_that_is_landed_to_for_good_has_few_files(
+    spark: SparkSession, mainstem_broker: Broker, tmp_path: Path
+) -> None:
+    from mainstem.spark.pipelines import lake
+
+    topic = mainstem_broker.topic(1)
+    mainstem_broker.produce(topic, [event(nth) for nth in range(35)])
+    job = lake.Lake(mainstem_broker.bootstrap, topic, tmp_path, SCHEMA, "at", 5, compact_every=3)
+    quietly(lake.run, spark, job)
+    # Of seven batches the first six were merged: three into one, and three and that one into another.
+    assert len(lake.listed(tmp_path, lake.ROWS)) == 2
+    assert sorted(row.id for row in lake.rows(spark, tmp_path).collect()) == list(range(35))
+    # Who began to read them before may still be at it.
+    files = tmp_path / lake.ROWS
+    assert len(list(files.rglob("*.parquet"))) == 9
+    old = next(files.rglob("batch-*00-0000.parquet"))
+    os.utime(old, (0, 0))
+    lake.merge(spark, tmp_path, kept_s=lake.KEPT_S)
+    assert not old.exists()
+    lake.remove_leftovers(tmp_path)
+    assert len(list(files.rglob("*.parquet"))) == 1
+    assert lake.rows(spark, tmp_path).count() == 35
 
 
 def test_merging_good_rows_leaves_the_bad_ones_of_the_same_batches(
@@ -243,7 +268,7 @@ def test_an_audit_tells_of_records_after_an_open_transaction(spark: SparkSession
 
 
 def test_an_audit_tells_how_a_lake_differs_from_its_topic(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
-    from mainstem.spark.pipelines import lake, lake_folder
+    from mainstem.spark.pipelines import lake, lake_lists
     from mainstem.spark.pipelines.lake_audit import compare_lake
 
     here = broker.bootstrap
@@ -262,7 +287,7 @@ def test_an_audit_tells_how_a_lake_differs_from_its_topic(spark: SparkSession, b
     assert [each.answer for each in report.findings] == ["no: 1 are not", "yes"]
 
     # A file that is listed twice over is there twice; one that is gone is missing.
-    batch = next((tmp_path / typed / lake_folder.BATCHES).iterdir())
+    batch = next((tmp_path / typed / lake_lists.BATCHES).iterdir())
     content = json.loads(batch.read_text())
     (name,) = {str(Path(each)) for each in content["files"][lake.ROWS]}
     copied = str(Path(name).with_name("batch-000000000009-0000.parquet"))
@@ -373,13 +398,13 @@ def test_an_audit_shows_what_it_is_at(spark: SparkSession, mainstem_broker: Brok
 def test_a_batch_of_a_lake_that_died_is_landed_again_and_counts_once(
     spark: SparkSession, mainstem_broker: Broker, tmp_path: Path
 ) -> None:
-    from mainstem.spark.pipelines import lake, lake_folder
+    from mainstem.spark.pipelines import lake, lake_lists
 
     job = lake.Lake(mainstem_broker.bootstrap, "any", tmp_path)
     frame = spark.sql("select cast('a' as binary) value, timestamp'2026-01-01 10:00:00' timestamp")
     land = lake.lander(job)
     land(frame, 0)
-    (counted,) = (tmp_path / lake_folder.BATCHES).iterdir()
+    (counted,) = (tmp_path / lake_lists.BATCHES).iterdir()
     # It died after it had moved its files and before they counted: the replay may be split otherwise.
     counted.unlink()
     land(frame, 0)

@@ -69,7 +69,7 @@ def values() -> list[bytes]:
 def test_a_lake_that_is_killed_again_and_again_has_every_record_once(
     spark: SparkSession, mainstem_broker: Broker, tmp_path: Path
 ) -> None:
-    from mainstem.spark.pipelines import lake, lake_folder
+    from mainstem.spark.pipelines import lake, lake_lists
 
     broker = mainstem_broker
     topic, bad_topic, path = broker.topic(2), broker.topic(1), tmp_path / "lake"
@@ -78,7 +78,7 @@ def test_a_lake_that_is_killed_again_and_again_has_every_record_once(
     log = tmp_path / "log"
 
     def batches() -> int:
-        return len(list((path / lake_folder.BATCHES).glob("*.json")))
+        return len(list((path / lake_lists.BATCHES).glob("*.json")))
 
     Command(broker, arguments, log).kill_when(lambda: any((path / lake.STAGING).glob("*/*")))
     Command(broker, arguments, log).kill_when(lambda: any((path / lake.ROWS).rglob("*.parquet")) and batches() > 0)
