@@ -44,7 +44,9 @@ def declare(parser: argparse.ArgumentParser, command: str) -> None:
     fields.add_argument("--infer-schema", action="store_true", help="take the fields from the first values there are")
     lake.add_argument("--event-time", metavar="COLUMN", help="the field that says when it happened")
     lake.add_argument("--bad-topic", metavar="TOPIC", help="write values that do not parse here as well")
-    lake.add_argument("--compact", action="store_true", help="merge the small files of each day afterwards")
+    lake.add_argument(
+        "--compact", action="store_true", help="merge the small files of each day, now and then and at the end"
+    )
     _add_stream(lake)
 
     transform = verbs.add(
@@ -132,7 +134,8 @@ def _session(given: argparse.Namespace) -> SparkSession:
 
     if given.master is not None and not MASTER.fullmatch(given.master):
         raise UserError(f"--master is local[*], spark://host:7077, yarn or k8s://…; it is {given.master}")
-    settings = {"spark.log.level": "ERROR"}
+    # What fails is told as a sentence: Spark's log would have it before that, with a page of Java's stack.
+    settings = {"spark.log.level": "OFF"}
     for each in given.conf:
         key, equals, value = each.partition("=")
         if not equals:
@@ -146,10 +149,12 @@ def _session(given: argparse.Namespace) -> SparkSession:
 
 def run_lake(given: argparse.Namespace) -> int:
     from mainstem.spark.pipelines import lake
+    from mainstem.spark.pipelines.lake_folder import local_folder
 
     if given.bad_topic and not given.schema and not given.infer_schema:
         raise UserError("--bad-topic needs --schema: without one every value is as good as another")
     with _in_words():
+        local_folder(given.path, "path")  # told before Spark takes its time to start
         spark = _session(given)
         schema = given.schema
         if given.infer_schema:
@@ -162,6 +167,7 @@ def run_lake(given: argparse.Namespace) -> int:
             given.event_time,
             given.max_records,
             bad_topic=given.bad_topic,
+            compact_every=lake.COMPACT_EVERY if given.compact else None,
         )
         read = lake.run(spark, job, continuous=given.continuous)
         landed = {which: len(lake.listed(given.path, which)) for which in (lake.ROWS, lake.BAD)}

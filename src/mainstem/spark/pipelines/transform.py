@@ -194,9 +194,9 @@ def run(
     continuous: bool = False,
     watcher: Watcher | None = None,
 ) -> int:
-    """Does what there is to do, or goes on until it is stopped; how many records were read."""
+    """Does what there is to do, or goes on until it is interrupted; how many records were read."""
     written: list[int] = []
     query = start(spark, job, how, continuous=continuous, written=written.append)
     name = f"{job.source} to {job.target}"
     rows_out = (lambda: sum(written)) if is_updating(job) else None
-    return (watcher or Watcher()).follow({name: query}, rows_out=rows_out)[name]
+    return (watcher or Watcher()).follow({name: query}, rows_out=rows_out, is_endless=continuous)[name]
