@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import signal
 from typing import Any
 
 import pytest
 
-from mainstem.spark.pipelines import progress, transform
+from mainstem.spark.pipelines import audit, plots, progress, transform
 from mainstem.spark.pipelines.lake_folder import day_column
 
 
@@ -61,6 +62,18 @@ def test_outside_of_a_terminal_lines_do_not_come_faster_than_one_can_read() -> N
     line.show("done", is_last=True)
     line.clear()
     assert out.getvalue() == "line 0\ndone\n"
+
+
+def test_an_audit_tells_when_in_words_of_a_calendar() -> None:
+    assert audit.moment(1_767_225_600_500) == "2026-01-01 00:00:00 UTC"
+    assert audit.moment(9 * 10**18) == "9,000,000,000,000,000,000 ms"
+
+
+def test_the_figure_of_an_axis_has_room_for_millions() -> None:
+    label = r'<text x="([\d.]+)" y="[\d.]+" text-anchor="(\w+)">12,345,678</text>'
+    found = re.search(label, plots.bars("n", ["a"], [12_345_678]))
+    assert found is not None
+    assert (float(found[1]) >= 0, found[2]) == (True, "start")
 
 
 class Query:

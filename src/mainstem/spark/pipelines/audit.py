@@ -16,6 +16,7 @@ import html
 import random
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -273,8 +274,16 @@ def _over_time(frame: DataFrame) -> str:
     values = [0.0] * ((span.b - span.a) // step + 1)
     for row in counted:
         values[row.bucket] = float(row["count"])
-    labels = [f"{nth * step / 1000:.0f} s" for nth in range(len(values))]
+    labels = [moment(span.a + nth * step) for nth in range(len(values))]
     return plots.lines("Records over time", labels, {"records": values})
+
+
+def moment(timestamp_ms: int) -> str:
+    """For a person. A producer may have written any number."""
+    try:
+        return f"{datetime.fromtimestamp(timestamp_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (ValueError, OverflowError):
+        return f"{timestamp_ms:,} ms"
 
 
 def compare(
