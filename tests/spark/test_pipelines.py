@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark.brokers import Broker
+from tests.spark.brokers import Broker, Headers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -71,7 +71,9 @@ def test_bad_values_go_to_a_topic_of_their_own_once_and_as_they_were(
     topic, bad_topic = broker.topic(1, {"retention.ms": "-1"}), broker.topic(1, {"retention.ms": "-1"})
     job = lake.Lake(broker.bootstrap, topic, tmp_path, SCHEMA, "at", 5, bad_topic=bad_topic)
     values = [event(0), b"\xff\x00broken", *(event(nth) for nth in range(1, 8)), b"[1", event(8)]
-    broker.produce(topic, values, keys=[b"k%d" % nth for nth in range(len(values))], timestamps=[10**12] * len(values))
+    keys = [b"k%d" % nth for nth in range(len(values))]
+    headers: list[Headers | None] = [*[None] * 9, [("own", b"h")], None]
+    broker.produce(topic, values, keys=keys, timestamps=[10**12] * len(values), headers=headers)
     assert quietly(lake.run, spark, job) == len(values)
     # As if it had died after the topic had its records and before any batch counted: Spark replays them.
     for log in ("commits", "offsets"):
@@ -87,6 +89,7 @@ def test_bad_values_go_to_a_topic_of_their_own_once_and_as_they_were(
         (b"k9", b"[1", 10**12),
     ]
     assert found[1].headers == [
+        ("own", b"h"),
         ("mainstem.topic", topic.encode()),
         ("mainstem.partition", b"0"),
         ("mainstem.offset", b"9"),
@@ -276,12 +279,15 @@ def test_an_audit_tells_how_a_lake_differs_from_its_topic(spark: SparkSession, b
     broker.produce(
         typed, [*(event(nth) for nth in range(20)), b"broken"], keys=[b"k%d" % (nth % 3) for nth in range(21)]
     )
-    broker.produce(raw, [b"\xff\x00", b"\xfe\x00", None], keys=[None, b"\xff", b"k"])
+    headers: list[Headers | None] = [[("h", b"1"), ("h", None)], None, [("g", b"\xff")]]
+    broker.produce(raw, [b"\xff\x00", b"\xfe\x00", None], keys=[None, b"\xff", b"k"], headers=headers)
     for topic, schema in ((typed, SCHEMA), (raw, None)):
         path = tmp_path / topic
         quietly(lake.run, spark, lake.Lake(here, topic, path, schema))
         report = compare_lake(spark, here, topic, path)
         assert report.is_good, report.to_text()
+    landed = lake.rows(spark, tmp_path / raw).orderBy("offset").collect()
+    assert [row.headers and [(each.key, each.value) for each in row.headers] for row in landed] == headers
     broker.produce(raw, [b"later"])
     report = compare_lake(spark, here, raw, tmp_path / raw)
     assert [each.answer for each in report.findings] == ["no: 1 are not", "yes"]
@@ -437,17 +443,17 @@ def test_a_statement_turns_one_topic_into_another_once(spark: SparkSession, brok
 
 
 def double(frame: DataFrame) -> DataFrame:
-    return frame.selectExpr("key", "concat(value, value) value")
+    return frame.selectExpr("key", "concat(value, value) value", "headers")
 
 
 def test_a_function_and_windows_work_too(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     from mainstem.spark.pipelines import transform
 
     source, target, windows = broker.topic(1), broker.topic(1), broker.topic(1)
-    broker.produce(source, [b"a", b"b"], keys=[b"x", b"y"])
+    broker.produce(source, [b"a", b"b"], keys=[b"x", b"y"], headers=[[("h", b"1")], None])
     job = transform.Transform(broker.bootstrap, source, target, tmp_path / "a")
     quietly(transform.run, spark, job, transform.function_named("tests.spark.test_pipelines:double"))
-    assert broker.values(target) == [b"aa", b"bb"]
+    assert [(each.value, each.headers) for each in broker.read(target)] == [(b"aa", [("h", b"1")]), (b"bb", None)]
 
     timed = broker.topic(1)
     broker.produce(timed, [event(nth, 1) for nth in range(10)])

@@ -89,13 +89,14 @@ class Report:
         Path(path).write_text(self.to_html(), encoding="utf-8")
 
 
-def topic_frame(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
+def topic_frame(spark: SparkSession, bootstrap: str, topic: str, *, headers: bool = False) -> DataFrame:
     """What is committed in a topic now."""
     return (
         spark.read.format("mainstem")
         .option("kafka.bootstrap.servers", bootstrap)
         .option("subscribe", topic)
         .option("kafka.isolation.level", "read_committed")
+        .option("includeHeaders", "true" if headers else "false")
         .load()
     )
 

@@ -55,7 +55,8 @@ SCHEMA_FILE: Final = ".schema"
 INFERRED_FROM: Final = 1000
 """How many values a schema is taken from where none is given."""
 META: Final = "_key binary, _topic string, _partition int, _offset bigint, _timestamp timestamp, _corrupt string"
-AS_IT_WAS: Final = "_value binary"
+AS_IT_WAS: Final = "_value binary, _headers array<struct<key: string, value: binary>>"
+NOT_LANDED: Final = ("_corrupt", "_value", "_headers")
 ORIGIN_HEADERS: Final = {
     "mainstem.topic": "_topic",
     "mainstem.partition": "_partition",
@@ -189,9 +190,11 @@ def _start(
     if lake.schema is not None:
         columns = [lake.schema, META, *([AS_IT_WAS] if lake.bad_topic is not None else [])]
         reader = reader.option("valueFormat", "json").schema(", ".join(columns))
+    else:
+        reader = reader.option("includeHeaders", "true")
     frame = reader.load()
     _check_event_time(lake, frame)
-    claim(lake.path, lake.topic, frame.drop("_corrupt", "_value").schema)
+    claim(lake.path, lake.topic, frame.drop(*NOT_LANDED).schema)
     writer = (
         frame.writeStream.foreachBatch(lander(lake, landed))
         .option("checkpointLocation", str(lake.path / CHECKPOINT))
@@ -262,13 +265,13 @@ def split(frame: DataFrame, lake: Lake) -> dict[str, DataFrame]:
     bad = frame.where("_corrupt is not null").select(
         "_topic", "_partition", "_offset", "_timestamp", "_key", "_corrupt", f.to_date(stamp).alias("date")
     )
-    good = frame.where("_corrupt is null").drop("_corrupt", "_value")
+    good = frame.where("_corrupt is null").drop(*NOT_LANDED)
     good = good.withColumn(day_column(good.columns), f.to_date(when))
     return {ROWS: good, BAD: bad}
 
 
 def _send_bad(frame: DataFrame, lake: Lake, batch: int) -> None:
-    """Bad values to their topic, with key, value and timestamp as they were, and headers that say where from."""
+    """Bad records to their topic as they were, with more headers, which say where from."""
     from pyspark.sql import functions as f
 
     origin = f.array(
@@ -283,7 +286,7 @@ def _send_bad(frame: DataFrame, lake: Lake, batch: int) -> None:
         f.col("_key").alias("key"),
         f.col("_value").alias("value"),
         f.col("_timestamp").alias("timestamp"),
-        origin.alias("headers"),
+        f.concat(f.coalesce(f.col("_headers"), f.array()), origin).alias("headers"),
     ).write.format("mainstem").mode("append").options(
         **{"kafka.bootstrap.servers": lake.bootstrap, "topic": lake.bad_topic or "", "useTimestampColumn": "true"},
         txnAppId=f"lake.{query}",

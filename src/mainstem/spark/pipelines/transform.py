@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 META: Final = "_key binary, _topic string, _partition int, _offset bigint, _timestamp timestamp"
+TEXT_COLUMNS: Final = (
+    *("cast(key as string) key", "cast(value as string) value"),
+    *("topic", "partition", "offset", "timestamp", "headers"),
+)
 SINK_COLUMNS: Final = ("key", "headers", "partition")
 
 Function = Callable[["DataFrame"], "DataFrame"]
@@ -88,9 +92,7 @@ def source_frame(spark: SparkSession, job: Transform) -> DataFrame:
         # A value that does not parse must not stop what others wait for: it is there as nulls and `_corrupt`.
         frame = reader.option("valueFormat", "json").schema(f"{job.schema}, {META}, _corrupt string").load()
     else:
-        frame = reader.load().selectExpr(
-            "cast(key as string) key", "cast(value as string) value", "topic", "partition", "offset", "timestamp"
-        )
+        frame = reader.option("includeHeaders", "true").load().selectExpr(*TEXT_COLUMNS)
     return frame.withWatermark(*job.watermark) if job.watermark else frame
 
 
