@@ -122,6 +122,8 @@ test-spark: build/compiled/.ready
 test-spark-%: build/compiled/.ready build/spark-%/.ready
 	MAINSTEM_EXPECT=compiled PYTHONPATH=build/compiled build/spark-$*/bin/python -m pytest tests/spark --timeout 900
 
+# Or make would take it for a step in between, remove it at the end, and set all up again the next time.
+.PRECIOUS: build/spark-%/.ready
 build/spark-%/.ready: pyproject.toml
 	@echo "Setting up PySpark $* in build/spark-$* (once, some minutes) ..."
 	@$(PYTHON) -m venv build/spark-$*

@@ -14,6 +14,7 @@ import pytest
 
 import mainstem
 from mainstem.spark.spark_session import missing
+from tests.spark import quick
 from tests.spark.brokers import Broker
 from tests.support.kafka import Kafka, KafkaNode
 from tests.support.kafka import missing as kafka_missing
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 
 SETTINGS = {
+    **quick.DRIVER,
     "spark.driver.memory": "768m",
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",

@@ -17,6 +17,7 @@ import pytest
 
 import mainstem
 from mainstem.spark.spark_session import missing
+from tests.spark import quick
 from tests.spark.brokers import Broker
 from tests.spark.conftest import ROOT
 from tests.support.kafka import free_port
@@ -43,6 +44,7 @@ def master(tmp_path: Path) -> Iterator[str]:
         **os.environ,
         "SPARK_HOME": str(home),
         "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": quick.JAVA,
         "PYSPARK_PYTHON": sys.executable,
     }
     script = [str(home / "bin" / "spark-class")]

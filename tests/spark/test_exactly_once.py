@@ -281,6 +281,27 @@ def test_a_decision_of_very_many_tasks_and_partitions_is_written(query: Query) -
     play(story())
 
 
+def test_what_another_sink_has_decided_is_not_looked_into(query: Query) -> None:
+    """It may name thousands of tasks, or be of a newer version; every process that writes reads on past it."""
+
+    async def story() -> None:
+        async with query.process() as cluster:
+            transactions, decisions = Transactions(cluster), DecisionLog(cluster)
+            await decisions.ensure()
+            other = query.sink + "-other"
+            coordinator = Coordinator(cluster, query.options.kafka, other, transactions, decisions)
+            own = await transactions.init(other)
+            await coordinator._produce(own, other, b'{"version": 2}')
+            assert await transactions.end(own, True) == 0
+            await transactions.wait_until_complete([own])
+            assert await decisions.last(query.sink) is None
+            with pytest.raises(ValueError, match="a decision of version 2"):
+                await decisions.last(other)
+            await coordinator.forget()
+
+    play(story())
+
+
 def test_a_driver_that_another_one_has_passed_by_is_told_so(query: Query, topic: str) -> None:
     """Its tasks looked at the decisions before: the batch must not be taken for one that happened."""
 

@@ -38,6 +38,8 @@ STEPS = {
     # Kafka takes its time to start: the steps that differ most.
     "kafka": ["flush", "write-decision", "end-decision", "commit-one"],
 }
+# Spark starts five times for each: what differs between the brokers is before every step in `test_exactly_once`.
+CHAINS = [*(("mainstem", steps) for steps in PHASES.values()), ("kafka", STEPS["kafka"])]
 RECORDS = 1200
 RUN_S_MAX = 300
 ACCIDENT_S_MAX = 120.0
@@ -70,15 +72,17 @@ def run_driver(broker: Broker, source: str, target: str, home: Path, steps: list
             process.wait(30)
 
 
-@pytest.mark.parametrize("phase", PHASES)
-def test_a_driver_killed_at_each_step_neither_loses_nor_doubles(broker: Broker, tmp_path: Path, phase: str) -> None:
+@pytest.mark.parametrize(("kind", "steps"), CHAINS, ids=[f"{kind}-{steps[0]}" for kind, steps in CHAINS])
+def test_a_driver_killed_at_each_step_neither_loses_nor_doubles(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str, steps: list[str]
+) -> None:
     """Each run goes on where the one before it was killed, and is killed a step further on."""
     reason = missing()
     if reason is not None:
         pytest.skip(reason)
+    broker: Broker = request.getfixturevalue(f"{kind}_broker")
     source, target = broker.topic(2), broker.topic(2)
     broker.produce(source, [b"%d" % nth for nth in range(RECORDS)])
-    steps = PHASES[phase]
     for nth, step in enumerate(steps):
         status, said = run_driver(broker, source, target, tmp_path, steps)
         assert (tmp_path / f"crash-{nth}").exists(), (step, said)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark.brokers import Broker
+from tests.spark.brokers import Broker, Headers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -64,20 +65,22 @@ def test_a_lake_has_every_record_once_by_the_day_it_happened(
 def test_bad_values_go_to_a_topic_of_their_own_once_and_as_they_were(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:
-    from mainstem.spark.pipelines import lake, lake_folder
+    from mainstem.spark.pipelines import lake, lake_folder, lake_lists
 
     # Its timestamps are old: no retention is to take them away.
     topic, bad_topic = broker.topic(1, {"retention.ms": "-1"}), broker.topic(1, {"retention.ms": "-1"})
     job = lake.Lake(broker.bootstrap, topic, tmp_path, SCHEMA, "at", 5, bad_topic=bad_topic)
     values = [event(0), b"\xff\x00broken", *(event(nth) for nth in range(1, 8)), b"[1", event(8)]
-    broker.produce(topic, values, keys=[b"k%d" % nth for nth in range(len(values))], timestamps=[10**12] * len(values))
+    keys = [b"k%d" % nth for nth in range(len(values))]
+    headers: list[Headers | None] = [*[None] * 9, [("own", b"h")], None]
+    broker.produce(topic, values, keys=keys, timestamps=[10**12] * len(values), headers=headers)
     assert quietly(lake.run, spark, job) == len(values)
     # As if it had died after the topic had its records and before any batch counted: Spark replays them.
     for log in ("commits", "offsets"):
         for number in (1, 2):
             (tmp_path / lake_folder.CHECKPOINT / log / str(number)).unlink(missing_ok=True)
     (tmp_path / lake_folder.CHECKPOINT / "commits" / "0").unlink()
-    for left in (tmp_path / lake_folder.BATCHES).iterdir():
+    for left in (tmp_path / lake_lists.BATCHES).iterdir():
         left.unlink()
     assert quietly(lake.run, spark, job) == len(values)
     found = broker.read(bad_topic)
@@ -86,6 +89,7 @@ def test_bad_values_go_to_a_topic_of_their_own_once_and_as_they_were(
         (b"k9", b"[1", 10**12),
     ]
     assert found[1].headers == [
+        ("own", b"h"),
         ("mainstem.topic", topic.encode()),
         ("mainstem.partition", b"0"),
         ("mainstem.offset", b"9"),
@@ -107,6 +111,30 @@ def test_a_field_called_date_stays_what_it_was(spark: SparkSession, mainstem_bro
         (1, "some day", "2026-01-01"),
         (2, "some day", "2026-01-01"),
     ]
+
+
+def test_a_lake_that_is_landed_to_for_good_has_few_files(
+    spark: SparkSession, mainstem_broker: Broker, tmp_path: Path
+) -> None:
+    from mainstem.spark.pipelines import lake
+
+    topic = mainstem_broker.topic(1)
+    mainstem_broker.produce(topic, [event(nth) for nth in range(35)])
+    job = lake.Lake(mainstem_broker.bootstrap, topic, tmp_path, SCHEMA, "at", 5, compact_every=3)
+    quietly(lake.run, spark, job)
+    # Of seven batches the first six were merged: three into one, and three and that one into another.
+    assert len(lake.listed(tmp_path, lake.ROWS)) == 2
+    assert sorted(row.id for row in lake.rows(spark, tmp_path).collect()) == list(range(35))
+    # Who began to read them before may still be at it.
+    files = tmp_path / lake.ROWS
+    assert len(list(files.rglob("*.parquet"))) == 9
+    old = next(files.rglob("batch-*00-0000.parquet"))
+    os.utime(old, (0, 0))
+    lake.merge(spark, tmp_path, kept_s=lake.KEPT_S)
+    assert not old.exists()
+    lake.remove_leftovers(tmp_path)
+    assert len(list(files.rglob("*.parquet"))) == 1
+    assert lake.rows(spark, tmp_path).count() == 35
 
 
 def test_merging_good_rows_leaves_the_bad_ones_of_the_same_batches(
@@ -243,7 +271,7 @@ def test_an_audit_tells_of_records_after_an_open_transaction(spark: SparkSession
 
 
 def test_an_audit_tells_how_a_lake_differs_from_its_topic(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
-    from mainstem.spark.pipelines import lake, lake_folder
+    from mainstem.spark.pipelines import lake, lake_lists
     from mainstem.spark.pipelines.lake_audit import compare_lake
 
     here = broker.bootstrap
@@ -251,18 +279,21 @@ def test_an_audit_tells_how_a_lake_differs_from_its_topic(spark: SparkSession, b
     broker.produce(
         typed, [*(event(nth) for nth in range(20)), b"broken"], keys=[b"k%d" % (nth % 3) for nth in range(21)]
     )
-    broker.produce(raw, [b"\xff\x00", b"\xfe\x00", None], keys=[None, b"\xff", b"k"])
+    headers: list[Headers | None] = [[("h", b"1"), ("h", None)], None, [("g", b"\xff")]]
+    broker.produce(raw, [b"\xff\x00", b"\xfe\x00", None], keys=[None, b"\xff", b"k"], headers=headers)
     for topic, schema in ((typed, SCHEMA), (raw, None)):
         path = tmp_path / topic
         quietly(lake.run, spark, lake.Lake(here, topic, path, schema))
         report = compare_lake(spark, here, topic, path)
         assert report.is_good, report.to_text()
+    landed = lake.rows(spark, tmp_path / raw).orderBy("offset").collect()
+    assert [row.headers and [(each.key, each.value) for each in row.headers] for row in landed] == headers
     broker.produce(raw, [b"later"])
     report = compare_lake(spark, here, raw, tmp_path / raw)
     assert [each.answer for each in report.findings] == ["no: 1 are not", "yes"]
 
     # A file that is listed twice over is there twice; one that is gone is missing.
-    batch = next((tmp_path / typed / lake_folder.BATCHES).iterdir())
+    batch = next((tmp_path / typed / lake_lists.BATCHES).iterdir())
     content = json.loads(batch.read_text())
     (name,) = {str(Path(each)) for each in content["files"][lake.ROWS]}
     copied = str(Path(name).with_name("batch-000000000009-0000.parquet"))
@@ -373,13 +404,13 @@ def test_an_audit_shows_what_it_is_at(spark: SparkSession, mainstem_broker: Brok
 def test_a_batch_of_a_lake_that_died_is_landed_again_and_counts_once(
     spark: SparkSession, mainstem_broker: Broker, tmp_path: Path
 ) -> None:
-    from mainstem.spark.pipelines import lake, lake_folder
+    from mainstem.spark.pipelines import lake, lake_lists
 
     job = lake.Lake(mainstem_broker.bootstrap, "any", tmp_path)
     frame = spark.sql("select cast('a' as binary) value, timestamp'2026-01-01 10:00:00' timestamp")
     land = lake.lander(job)
     land(frame, 0)
-    (counted,) = (tmp_path / lake_folder.BATCHES).iterdir()
+    (counted,) = (tmp_path / lake_lists.BATCHES).iterdir()
     # It died after it had moved its files and before they counted: the replay may be split otherwise.
     counted.unlink()
     land(frame, 0)
@@ -412,17 +443,17 @@ def test_a_statement_turns_one_topic_into_another_once(spark: SparkSession, brok
 
 
 def double(frame: DataFrame) -> DataFrame:
-    return frame.selectExpr("key", "concat(value, value) value")
+    return frame.selectExpr("key", "concat(value, value) value", "headers")
 
 
 def test_a_function_and_windows_work_too(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     from mainstem.spark.pipelines import transform
 
     source, target, windows = broker.topic(1), broker.topic(1), broker.topic(1)
-    broker.produce(source, [b"a", b"b"], keys=[b"x", b"y"])
+    broker.produce(source, [b"a", b"b"], keys=[b"x", b"y"], headers=[[("h", b"1")], None])
     job = transform.Transform(broker.bootstrap, source, target, tmp_path / "a")
     quietly(transform.run, spark, job, transform.function_named("tests.spark.test_pipelines:double"))
-    assert broker.values(target) == [b"aa", b"bb"]
+    assert [(each.value, each.headers) for each in broker.read(target)] == [(b"aa", [("h", b"1")]), (b"bb", None)]
 
     timed = broker.topic(1)
     broker.produce(timed, [event(nth, 1) for nth in range(10)])

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import mainstem
+from tests.spark import quick
 from tests.spark.brokers import Broker
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ pytestmark = [pytest.mark.campaign, pytest.mark.timeout(1200)]
 
 SCHEMA = "id bigint, at timestamp"
 RECORDS = 400
-SMALL = ["--conf", "spark.driver.memory=512m", "--conf", "spark.ui.enabled=false", "--master", "local[2]"]
+SETTINGS = {"spark.driver.memory": "512m", "spark.ui.enabled": "false", **quick.DRIVER}
+SMALL = ["--master", "local[2]", *(word for each in SETTINGS.items() for word in ("--conf", "=".join(each)))]
 KILLED_S_MAX = 240.0
 ENDS_S_MAX = 600.0
 
@@ -69,7 +71,7 @@ def values() -> list[bytes]:
 def test_a_lake_that_is_killed_again_and_again_has_every_record_once(
     spark: SparkSession, mainstem_broker: Broker, tmp_path: Path
 ) -> None:
-    from mainstem.spark.pipelines import lake, lake_folder
+    from mainstem.spark.pipelines import lake, lake_lists
 
     broker = mainstem_broker
     topic, bad_topic, path = broker.topic(2), broker.topic(1), tmp_path / "lake"
@@ -78,7 +80,7 @@ def test_a_lake_that_is_killed_again_and_again_has_every_record_once(
     log = tmp_path / "log"
 
     def batches() -> int:
-        return len(list((path / lake_folder.BATCHES).glob("*.json")))
+        return len(list((path / lake_lists.BATCHES).glob("*.json")))
 
     Command(broker, arguments, log).kill_when(lambda: any((path / lake.STAGING).glob("*/*")))
     Command(broker, arguments, log).kill_when(lambda: any((path / lake.ROWS).rglob("*.parquet")) and batches() > 0)
@@ -88,6 +90,8 @@ def test_a_lake_that_is_killed_again_and_again_has_every_record_once(
     assert sorted(row.id for row in lake.rows(spark, path).select("id").collect()) == list(range(RECORDS))
     assert lake.rows(spark, path, lake.BAD).count() == 2
     assert broker.values(bad_topic) == [b"[1", b"broken"]
+    said = log.read_text()
+    assert not [line for line in said.splitlines() if "WARN" in line or "Traceback" in line], said
 
 
 def test_a_transformation_that_is_killed_again_and_again_writes_every_record_once(

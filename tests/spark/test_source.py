@@ -77,6 +77,12 @@ def test_offsets_and_timestamps_bound_what_is_read(spark: SparkSession, broker: 
         span(startingTimestamp=1_800_000_000_000)
     late = load(spark, broker, topic, startingTimestamp=1_800_000_000_000, startingOffsetsByTimestampStrategy="latest")
     assert late.count() == 0
+    with pytest.raises(Exception, match=f"startingTimestamp: {topic}-0 would start at 60 and end at 50"):
+        span(startingTimestamp=1_700_000_000_060, endingTimestamp=1_700_000_000_050)
+    beyond = {"startingOffsets": f'{{"{topic}": {{"0": 1000}}}}'}
+    with pytest.raises(Exception, match=f"startingOffsets: {topic}-0 would start at 1000 and end at 100"):
+        span(**beyond)
+    assert load(spark, broker, topic, **beyond, failOnDataLoss="false").count() == 0
 
 
 def test_topics_by_pattern_and_partitions_by_name(spark: SparkSession, broker: Broker) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import atexit
 import json
+import os
 import random
 import re
 import sys
+import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +27,9 @@ if TYPE_CHECKING:
     from mainstem.spark.exactly_once import Coordinator
 
 T = TypeVar("T")
+
+LOG_LEVEL: Final = "spark.log.level"
+WRONG: Final = re.compile("error|invalid", re.IGNORECASE)
 
 MASTER: Final = re.compile(r"local(\[[\w*, ]+\])?|(spark|k8s)://.+|yarn|local-cluster\[.+\]")
 """What Spark takes; of anything else it tells by a traceback of Java's."""
@@ -44,7 +50,9 @@ def declare(parser: argparse.ArgumentParser, command: str) -> None:
     fields.add_argument("--infer-schema", action="store_true", help="take the fields from the first values there are")
     lake.add_argument("--event-time", metavar="COLUMN", help="the field that says when it happened")
     lake.add_argument("--bad-topic", metavar="TOPIC", help="write values that do not parse here as well")
-    lake.add_argument("--compact", action="store_true", help="merge the small files of each day afterwards")
+    lake.add_argument(
+        "--compact", action="store_true", help="merge the small files of each day, now and then and at the end"
+    )
     _add_stream(lake)
 
     transform = verbs.add(
@@ -132,24 +140,47 @@ def _session(given: argparse.Namespace) -> SparkSession:
 
     if given.master is not None and not MASTER.fullmatch(given.master):
         raise UserError(f"--master is local[*], spark://host:7077, yarn or k8s://…; it is {given.master}")
-    settings = {"spark.log.level": "ERROR"}
+    settings: dict[str, str] = {}
     for each in given.conf:
         key, equals, value = each.partition("=")
         if not equals:
             raise UserError(f"--conf is KEY=VALUE; it is {each}")
         settings[key] = value
     try:
-        return session("mainstem pipeline", given.master, settings)
+        if LOG_LEVEL in settings:
+            return session("mainstem pipeline", given.master, settings)  # who asks for Spark's log gets it
+        return _quiet_session(given.master, settings)
     except NoSparkError as error:
         raise UserError(str(error)) from error
 
 
+def _quiet_session(master: str | None, settings: dict[str, str]) -> SparkSession:
+    """What fails is told as a sentence; Spark would have it before that, with a page of Java's stack."""
+    from pyspark.errors import PySparkException
+
+    from mainstem.spark.spark_session import said_to, session
+
+    descriptor, name = tempfile.mkstemp(prefix="mainstem-spark-", suffix=".log")
+    os.close(descriptor)
+    log = Path(name)
+    print("starting Spark ...", file=sys.stderr, flush=True)
+    atexit.register(log.unlink, missing_ok=True)
+    try:
+        with said_to(log):
+            return session("mainstem pipeline", master, {LOG_LEVEL: "OFF", **settings})
+    except PySparkException as error:
+        said = [line.strip() for line in log.read_text(errors="replace").splitlines() if WRONG.search(line)]
+        raise UserError(f"Spark did not start: {said[0] if said else error}", REFUSED) from error
+
+
 def run_lake(given: argparse.Namespace) -> int:
     from mainstem.spark.pipelines import lake
+    from mainstem.spark.pipelines.lake_folder import local_folder
 
     if given.bad_topic and not given.schema and not given.infer_schema:
         raise UserError("--bad-topic needs --schema: without one every value is as good as another")
     with _in_words():
+        local_folder(given.path, "path")  # told before Spark takes its time to start
         spark = _session(given)
         schema = given.schema
         if given.infer_schema:
@@ -162,6 +193,7 @@ def run_lake(given: argparse.Namespace) -> int:
             given.event_time,
             given.max_records,
             bad_topic=given.bad_topic,
+            compact_every=lake.COMPACT_EVERY if given.compact else None,
         )
         read = lake.run(spark, job, continuous=given.continuous)
         landed = {which: len(lake.listed(given.path, which)) for which in (lake.ROWS, lake.BAD)}

@@ -34,6 +34,17 @@ async def ending_offsets(cluster: Cluster, options: SourceOptions, partitions: I
     return {where: min(end, latest[where]) for where, end in ends.items()}
 
 
+def check_order(starting: Bound, starts: Offsets, ends: Offsets) -> None:
+    """ValueError where a batch would start after its end: it would read nothing, and who made a mistake not know."""
+    crossed = sorted(where for where in ends if starts[where] > ends[where])
+    if crossed:
+        first = crossed[0]
+        raise ValueError(
+            f"{starting.option}: {name(first)} would start at {starts[first]} and end at {ends[first]}; take an "
+            "earlier start or a later end, or set failOnDataLoss to false to read nothing there"
+        )
+
+
 async def _resolve(cluster: Cluster, bound: Bound, partitions: list[Partition], late_is_latest: bool) -> Offsets:
     match bound.kind:
         case Kind.EARLIEST:

@@ -110,9 +110,10 @@ class DecisionLog:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._next = -1
-        self._decided: dict[str, Decision] = {}
+        # As they were written: those of other sinks may name thousands of tasks, and nobody asks for them here.
+        self._decided: dict[str, bytes] = {}
         self._finished: dict[str, int] = {}
-        self._open: dict[int, dict[str, Decision]] = {}
+        self._open: dict[int, dict[str, bytes]] = {}
         self._forgotten: set[str] = set()
         self._is_there = False
 
@@ -151,9 +152,10 @@ class DecisionLog:
     async def last(self, sink: str) -> Decision | None:
         """The last decision of a sink, as of now."""
         await self._read_on()
-        found = self._decided.get(sink)
-        if found is None:
+        written = self._decided.get(sink)
+        if written is None:
             return None
+        found = Decision.from_bytes(written)
         is_finished = self._finished.get(sink, -1) >= found.batch
         return replace(found, is_finished=is_finished)
 
@@ -205,7 +207,7 @@ class DecisionLog:
                 sink = key.removesuffix(FINISHED_SUFFIX)
                 self._finished[sink] = max(self._finished.get(sink, -1), int(record.value))
             else:
-                self._open.setdefault(int(batch.producer_id), {})[key] = Decision.from_bytes(record.value)
+                self._open.setdefault(int(batch.producer_id), {})[key] = bytes(record.value)
 
     async def _fetch(self) -> tuple[FetchPartitionResponse, bytes]:
         leader = self._cluster.leader(TopicPartition(*WHERE))

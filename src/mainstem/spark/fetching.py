@@ -239,6 +239,10 @@ class RangeReader:
             self._cluster.note_error(where, int(part.error_code))
             raise error_for(int(part.error_code), "fetch", topic=found.topic, partition=found.partition)
         fetched = Fetched(frame, part)
+        known = part.last_stable_offset if self._isolation else part.high_watermark
+        if part.records_size == 0 and known >= found.end:
+            # It knows of the end and has nothing before it: compaction took what was there.
+            fetched.reach = found.end
         if fetched.reach <= position:
             # The end was there when the query was planned: a leader that just changed may not know of it yet.
             raise LeaderNotAvailableError(

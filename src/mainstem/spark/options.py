@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Final
 
 from mainstem.client.options import ConsumerOptions, ProducerOptions
-from mainstem.spark.offsets import EARLIEST, LATEST, Offsets, Partition, parse_offsets, parse_partitions
+from mainstem.spark.offsets import EARLIEST, LATEST, Offsets, Partition, names, parse_offsets, parse_partitions
 from mainstem.spark.splits import SPLIT_BYTES
 
 log = logging.getLogger(__name__)
@@ -53,8 +53,20 @@ _OF_NO_USE: Final = frozenset(
 )
 """Options that Kafka's own clients have and that mean nothing here: a job that has them moves as it is."""
 
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|seconds?|m|minutes?|h|hours?)?")
-_UNIT_MS: Final = {"s": 1000.0, "m": 60_000.0, "h": 3_600_000.0}
+_DURATION: Final = re.compile(
+    r"(\d+(?:\.\d+)?)\s*(us|microseconds?|ms|milliseconds?|s|seconds?|m|min|minutes?|h|hours?|d|days?)?"
+)
+_UNIT_MS: Final = {
+    "us": 0.001,
+    "mic": 0.001,
+    "ms": 1.0,
+    "mil": 1.0,
+    "s": 1000.0,
+    "m": 60_000.0,
+    "h": 3_600_000.0,
+    "d": 86_400_000.0,
+}
+"""By how the name of a unit begins; the first that fits counts."""
 
 
 class Kind(Enum):
@@ -270,6 +282,11 @@ def _check_batch_bounds(starting: Bound, ending: Bound) -> None:
         raise ValueError("startingOffsets: latest (-1) leaves nothing to read in a batch; say earliest or offsets")
     if ending.kind is Kind.EARLIEST or (ending.kind is Kind.OFFSETS and EARLIEST in ending.offsets.values()):
         raise ValueError("endingOffsets: earliest (-2) leaves nothing to read in a batch; say latest or offsets")
+    if starting.kind is Kind.OFFSETS and ending.kind is Kind.OFFSETS:
+        for where, start in sorted(starting.offsets.items()):
+            end = ending.offsets.get(where, LATEST)
+            if start > end >= 0:
+                raise ValueError(f"startingOffsets: {names([where])} starts at {start}, after endingOffsets, {end}")
 
 
 def _kafka_options(options: Mapping[str, str], refused: Mapping[str, str]) -> dict[str, str]:
@@ -322,12 +339,12 @@ def _number(text: str, name: str, *, at_least: int) -> int:
 
 
 def _duration_ms(text: str, name: str) -> float:
-    """`15m`, `30 seconds`; a number alone is milliseconds."""
+    """`15m`, `15min`, `30 seconds`; a number alone is milliseconds."""
     found = _DURATION.fullmatch(text.strip().lower())
     if found is None:
         raise ValueError(f"{name}: must be a duration like 30s or 15m; it is {text}")
     unit = found[2] or "ms"
-    return float(found[1]) * (1.0 if unit.startswith(("ms", "milli")) else _UNIT_MS[unit[0]])
+    return float(found[1]) * next(size for begins, size in _UNIT_MS.items() if unit.startswith(begins))
 
 
 def describe(options: SourceOptions) -> str:

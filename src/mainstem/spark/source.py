@@ -100,6 +100,8 @@ class TopicReader(DataSourceReader):
         # Offsets that are given name every partition, whichever of them a filter leaves.
         starts = await bounds.starting_offsets(cluster, options, all_of_them)
         ends = await bounds.ending_offsets(cluster, options, all_of_them)
+        if options.fail_on_data_loss:
+            bounds.check_order(options.starting, starts, ends)
         ends = {where: ends[where] for where in there}
         earliest = await questions.list_offsets(cluster, dict.fromkeys(there, EARLIEST))
         ranges = bounds.ranges(starts, ends, earliest, options.fail_on_data_loss)

@@ -13,7 +13,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 JAVA_MIN: Final = 17
 JAVA_TIMEOUT_S: Final = 30.0
 INSTALL_JAVA: Final = "as in apt install openjdk-17-jre-headless"
+STDERR: Final = 2
 PYSPARK_MIN: Final = (4, 2)
 
 SETTINGS: Final[dict[str, tuple[str, str]]] = {
@@ -114,6 +116,9 @@ def session(
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return _as_told(running, settings or {})
     conf = SparkConf()
     for key, value in (settings or {}).items():
         conf.set(key, value)
@@ -133,6 +138,34 @@ def session(
     for key, (value, _) in SETTINGS.items():
         conf.setIfMissing(key, value)
     return SparkSession.builder.config(conf=conf).getOrCreate()
+
+
+def _as_told(running: SparkSession, settings: Mapping[str, str]) -> SparkSession:
+    """A session that runs, with what can still be set of what nobody has set in it."""
+    kept = running.conf.getAll
+    for key, value in {**{key: value for key, (value, _) in SETTINGS.items() if key not in kept}, **settings}.items():
+        if running.conf.isModifiable(key):
+            running.conf.set(key, value)
+    return running
+
+
+@contextmanager
+def said_to(log: Path) -> Iterator[None]:
+    """What processes that are started meanwhile say goes to a file; for a session whose maker has a screen to keep.
+
+    Spark warns of much when it starts, and its Python workers print a traceback where Java no longer listens.
+    """
+    sys.stderr.flush()
+    own = os.dup(STDERR)
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        os.dup2(file, STDERR)
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(own, STDERR)
+        os.close(own)
+        os.close(file)
 
 
 def is_local(master: str) -> bool:

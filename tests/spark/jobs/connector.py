@@ -10,6 +10,8 @@ import sys
 
 from pyspark.sql import SparkSession
 
+from tests.spark import quick
+
 
 def main() -> None:
     bootstrap, source, target, copied, home, jars = sys.argv[1:]
@@ -17,6 +19,7 @@ def main() -> None:
         SparkSession.builder.master("local[2]")
         .config("spark.jars", jars)
         .config("spark.driver.memory", "768m")
+        .config("spark.driver.extraJavaOptions", quick.JAVA)
         .config("spark.ui.enabled", "false")
         .config("spark.log.level", "OFF")
         .config("spark.sql.shuffle.partitions", "2")

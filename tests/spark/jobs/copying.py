@@ -11,6 +11,7 @@ from pathlib import Path
 
 from mainstem.spark import session
 from mainstem.spark.pipelines.starting import started
+from tests.spark import quick
 from tests.spark.crashing import CrashingSource
 
 
@@ -18,7 +19,7 @@ def main() -> None:
     bootstrap, source, target, given, steps = sys.argv[1:]
     home = Path(given)
     settings = {"spark.driver.memory": "512m", "spark.ui.enabled": "false", "spark.log.level": "OFF"}
-    spark = session("killed on the way", "local[2]", settings)
+    spark = session("killed on the way", "local[2]", {**settings, **quick.DRIVER})
     spark.dataSource.register(CrashingSource)
     frame = (
         spark.readStream.format("mainstem")

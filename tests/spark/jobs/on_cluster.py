@@ -21,9 +21,12 @@ from mainstem.spark.pipelines import audit, lake, transform
 from mainstem.spark.pipelines.lake_audit import compare_lake
 from mainstem.spark.pipelines.progress import Watcher
 from mainstem.spark.pipelines.starting import started
+from tests.spark import quick
 from tests.spark.crashing import CrashingSource
 
 SETTINGS = {
+    **quick.DRIVER,
+    **quick.EXECUTOR,
     "spark.driver.memory": "512m",
     "spark.executor.memory": "512m",
     "spark.executor.cores": "1",

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mainstem.spark import session
 from mainstem.spark.pipelines.starting import started
+from tests.spark import quick
 from tests.spark.connector import FIRST_MS
 
 
@@ -102,7 +103,7 @@ def rows(frame: DataFrame) -> list[str]:
 
 def main() -> None:
     bootstrap, topic, home, jars = sys.argv[1:]
-    settings = {"spark.jars": jars, "spark.driver.memory": "768m", "spark.ui.enabled": "false"}
+    settings = {"spark.jars": jars, "spark.driver.memory": "768m", "spark.ui.enabled": "false", **quick.DRIVER}
     sides = Sides(session("side by side", "local[2]", {**settings, "spark.log.level": "OFF"}), bootstrap, home)
     differing = {}
     for ask, given in ((sides.batch, told(topic)), (sides.stream, streams(topic))):

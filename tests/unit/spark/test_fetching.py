@@ -43,8 +43,17 @@ class Leader:
 
     name = "a leader"
 
-    def __init__(self, over_quota: int = 0, value_bytes: int = 1, codec: int = NONE) -> None:
+    def __init__(
+        self,
+        over_quota: int = 0,
+        value_bytes: int = 1,
+        codec: int = NONE,
+        is_compacted: bool = False,
+        behind: int = 0,
+    ) -> None:
         self.over_quota = over_quota
+        self.is_compacted = is_compacted
+        self.behind = behind
         self.values = [bytes([letter]) * value_bytes for letter in b"abc"]
         self.codec = codec
 
@@ -57,6 +66,12 @@ class Leader:
         if self.over_quota > 0:
             self.over_quota -= 1
             return _framed(FetchResponse([]))
+        if self.is_compacted or self.behind > 0:
+            end = 3 if self.is_compacted else 1
+            self.behind -= 1
+            part = FetchPartitionResponse(0, 0, end, 0)
+            part.last_stable_offset = end
+            return _framed(FetchResponse([FetchTopicResponse("t", ZERO_UUID, [part])]))
         (records,) = encode_columns(None, pa.array(self.values), codec=self.codec, max_batch_bytes=1 << 30)
         part = FetchPartitionResponse(0, 0, 3, 0 if asked.rack_id else len(records))
         part.preferred_read_replica = 2 if asked.rack_id else -1
@@ -108,6 +123,17 @@ def values(leader: Leader, **options: str) -> list[bytes]:
 
 def test_a_leader_that_answers_with_nothing_over_a_quota_is_asked_again() -> None:
     assert values(Leader(over_quota=2)) == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
+def test_a_range_of_which_compaction_left_nothing_is_read_at_once(level: str) -> None:
+    assert values(Leader(is_compacted=True), **{"isolation.level": level}) == []
+
+
+def test_a_leader_that_does_not_know_of_the_end_yet_is_asked_again() -> None:
+    leader = Leader(behind=2)
+    assert values(leader) == [b"a", b"b", b"c"]
+    assert leader.behind == 0
 
 
 def test_a_batch_that_expands_to_more_than_is_decoded_at_once_is_read() -> None:

@@ -21,7 +21,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from mainstem.spark.pipelines import lake, lake_folder
+from mainstem.spark.pipelines import lake, lake_folder, lake_lists
 from mainstem.spark.pipelines.lake_folder import Lock, check_query, claim, local_folder
 
 
@@ -64,7 +64,7 @@ def test_batches_of_a_checkpoint_that_is_gone_are_not_counted_anew(tmp_path: Pat
     metadata = tmp_path / lake_folder.CHECKPOINT / "metadata"
     metadata.parent.mkdir()
     metadata.write_text(json.dumps({"id": "q"}))
-    batch = tmp_path / lake_folder.BATCHES / "000000000000.json"
+    batch = tmp_path / lake_lists.BATCHES / "000000000000.json"
     batch.parent.mkdir()
     batch.write_text(json.dumps({"batch": 0, "query": "q", "files": {}}))
     check_query(tmp_path)

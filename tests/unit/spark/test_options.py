@@ -74,6 +74,10 @@ def test_a_job_moves_with_options_that_only_kafkas_own_clients_have() -> None:
         ({**HERE, "subscribe": "a", "startingOffsets": '{"a": 1}'}, "startingOffsets: must be JSON like"),
         ({**HERE, "subscribe": "a", "startingOffsets": "latest"}, "startingOffsets: latest .* leaves nothing to read"),
         ({**HERE, "subscribe": "a", "endingOffsets": '{"a": {"0": -2}}'}, "endingOffsets: earliest .* leaves nothing"),
+        (
+            {**HERE, "subscribe": "a", "startingOffsets": '{"a": {"0": 3}}', "endingOffsets": '{"a": {"0": 1}}'},
+            "startingOffsets: a-0 starts at 3, after endingOffsets, 1",
+        ),
         ({**HERE, "subscribe": "a", "includeHeaders": "yes"}, "includeHeaders: must be true or false; it is yes"),
         ({**HERE, "subscribe": "a", "minPartitions": "0"}, "minPartitions: must be a whole number, at least 1"),
         (
@@ -93,6 +97,26 @@ def test_a_job_moves_with_options_that_only_kafkas_own_clients_have() -> None:
 def test_what_is_wrong_is_said_in_one_sentence_that_names_the_option(given: dict[str, str], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         source_options(given, streaming=False)
+
+
+@pytest.mark.parametrize(
+    ("given", "milliseconds"),
+    [
+        ("250us", 0.25),
+        ("100ms", 100),
+        ("100", 100),
+        ("50s", 50_000),
+        ("15m", 900_000),
+        ("15min", 900_000),
+        ("2h", 7_200_000),
+        ("1d", 86_400_000),
+        ("2 minutes", 120_000),
+        ("3 milliseconds", 3),
+    ],
+)
+def test_a_delay_may_have_every_unit_that_spark_knows(given: str, milliseconds: float) -> None:
+    found = source_options({**HERE, "subscribe": "a", "maxTriggerDelay": given}, streaming=True)
+    assert found.max_trigger_delay_ms == pytest.approx(milliseconds)
 
 
 def test_a_stream_takes_an_ending_timestamp_and_goes_on_as_sparks_own_does(caplog: pytest.LogCaptureFixture) -> None:

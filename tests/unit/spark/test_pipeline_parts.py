@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+import os
+import re
+import signal
 from typing import Any
 
 import pytest
 
-from mainstem.spark.pipelines import progress, transform
+from mainstem.spark.pipelines import audit, plots, progress, transform
 from mainstem.spark.pipelines.lake_folder import day_column
 
 
@@ -59,3 +62,58 @@ def test_outside_of_a_terminal_lines_do_not_come_faster_than_one_can_read() -> N
     line.show("done", is_last=True)
     line.clear()
     assert out.getvalue() == "line 0\ndone\n"
+
+
+def test_an_audit_tells_when_in_words_of_a_calendar() -> None:
+    assert audit.moment(1_767_225_600_500) == "2026-01-01 00:00:00 UTC"
+    assert audit.moment(9 * 10**18) == "9,000,000,000,000,000,000 ms"
+
+
+def test_the_figure_of_an_axis_has_room_for_millions() -> None:
+    label = r'<text x="([\d.]+)" y="[\d.]+" text-anchor="(\w+)">12,345,678</text>'
+    found = re.search(label, plots.bars("n", ["a"], [12_345_678]))
+    assert found is not None
+    assert (float(found[1]) >= 0, found[2]) == (True, "start")
+
+
+class Query:
+    """As Spark's, that somebody interrupts while it runs."""
+
+    def __init__(self) -> None:
+        self.isActive = True
+        self.lastProgress = None
+        self.recentProgress = [{"batchId": 0, "numInputRows": 7}]
+
+    @property
+    def status(self) -> dict[str, str]:
+        os.kill(os.getpid(), signal.SIGINT)
+        return {"message": "Waiting for data to arrive"}
+
+    def stop(self) -> None:
+        self.isActive = False
+
+    def exception(self) -> None:
+        return None
+
+
+def test_an_interrupt_ends_an_endless_pipeline_in_good_order() -> None:
+    query: Any = Query()
+    before = signal.getsignal(signal.SIGINT)
+    assert progress.Watcher(quiet=True).follow({"copy": query}, is_endless=True) == {"copy": 7}
+    assert not query.isActive
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_an_interrupt_stops_the_query_of_a_pipeline_that_was_not_done() -> None:
+    query: Any = Query()
+    with pytest.raises(KeyboardInterrupt):
+        progress.Watcher(quiet=True).follow({"copy": query})
+    assert not query.isActive
+
+
+def test_who_cannot_wait_for_the_end_interrupts_twice() -> None:
+    with progress.Interrupts() as interrupts:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert interrupts.came
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)

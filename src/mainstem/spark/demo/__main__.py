@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from mainstem.spark.demo.orders import SCHEMA, Shop
-from mainstem.spark.spark_session import NoSparkError, session
+from mainstem.spark.pipelines.progress import doing
+from mainstem.spark.spark_session import NoSparkError, said_to, session
 
 ORDERS: Final = "orders"
 TOTALS: Final = "order-totals"
@@ -124,7 +125,8 @@ class Demo:
             "spark.sql.shuffle.partitions": "2",
             "spark.driver.memory": "1g",
         }
-        spark = session("mainstem demo", None, settings)
+        with said_to(self._home / "spark.log"):
+            spark = session("mainstem demo", None, settings)
         broker = Broker(self._home)
         try:
             return self._play(spark, broker.bootstrap)
@@ -187,7 +189,7 @@ class Demo:
         for name, query in queries.items():
             progress = query.lastProgress
             if progress is None:
-                lines.append(f"  {name:7} {query.status['message']}")
+                lines.append(f"  {name:7} {doing(query.status['message'])}")
                 continue
             read = sum(sum(numbers.values()) for numbers in _offsets(progress).values())
             landed = read if name == "lake" else landed

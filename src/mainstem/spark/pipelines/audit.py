@@ -16,6 +16,7 @@ import html
 import random
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -88,13 +89,14 @@ class Report:
         Path(path).write_text(self.to_html(), encoding="utf-8")
 
 
-def topic_frame(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
+def topic_frame(spark: SparkSession, bootstrap: str, topic: str, *, headers: bool = False) -> DataFrame:
     """What is committed in a topic now."""
     return (
         spark.read.format("mainstem")
         .option("kafka.bootstrap.servers", bootstrap)
         .option("subscribe", topic)
         .option("kafka.isolation.level", "read_committed")
+        .option("includeHeaders", "true" if headers else "false")
         .load()
     )
 
@@ -273,8 +275,16 @@ def _over_time(frame: DataFrame) -> str:
     values = [0.0] * ((span.b - span.a) // step + 1)
     for row in counted:
         values[row.bucket] = float(row["count"])
-    labels = [f"{nth * step / 1000:.0f} s" for nth in range(len(values))]
+    labels = [moment(span.a + nth * step) for nth in range(len(values))]
     return plots.lines("Records over time", labels, {"records": values})
+
+
+def moment(timestamp_ms: int) -> str:
+    """For a person. A producer may have written any number."""
+    try:
+        return f"{datetime.fromtimestamp(timestamp_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (ValueError, OverflowError):
+        return f"{timestamp_ms:,} ms"
 
 
 def compare(

@@ -2,8 +2,8 @@
 
 Each micro-batch is written to a folder of its own under `.staging`, then moved file by file to `date=…/`, under names
 that the query and the batch decide: a batch that is replayed replaces its own files and nothing else. A list of the
-batch's files, written last, is what makes it count; what a batch that died left behind is removed by the next run.
-What may land in a folder that is a lake already, and who may work on it, is `lake_folder`'s.
+batch's files (`lake_lists`), written last, is what makes it count; what a batch that died left behind is removed by the
+next run. What may land in a folder that is a lake already, and who may work on it, is `lake_folder`'s.
 
 With a schema, values are JSON and become columns; those that do not parse go to `bad/`, with where they came from, and
 where `bad_topic` names one also to a topic, as they were. That is a write named by the query and the batch, made before
@@ -11,15 +11,16 @@ the list: whichever of the two a run that dies has not done, the replay does.
 
 The day is the column `date`, or `_date` where the value has a field of that name itself.
 
-Small files of a day are merged by `compact`, which replaces them in the same way.
+Small files of a day are merged by `compact`, which replaces them in the same way; with `compact_every` that happens
+between batches, so that a pipeline which never ends does not fill the lake with them.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import threading
+import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
@@ -27,10 +28,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from mainstem.spark.pipelines import lake_lists
 from mainstem.spark.pipelines.audit import topic_frame
 from mainstem.spark.pipelines.durable import sync, write_durably
 from mainstem.spark.pipelines.lake_folder import (
-    BATCHES,
     CHECKPOINT,
     Lock,
     check_query,
@@ -54,13 +55,18 @@ SCHEMA_FILE: Final = ".schema"
 INFERRED_FROM: Final = 1000
 """How many values a schema is taken from where none is given."""
 META: Final = "_key binary, _topic string, _partition int, _offset bigint, _timestamp timestamp, _corrupt string"
-AS_IT_WAS: Final = "_value binary"
+AS_IT_WAS: Final = "_value binary, _headers array<struct<key: string, value: binary>>"
+NOT_LANDED: Final = ("_corrupt", "_value", "_headers")
 ORIGIN_HEADERS: Final = {
     "mainstem.topic": "_topic",
     "mainstem.partition": "_partition",
     "mainstem.offset": "_offset",
 }
 COMPACT_BELOW_BYTES: Final = 16 << 20
+COMPACT_EVERY: Final = 100
+"""How many batches land, where the pipeline goes on and on, before small files are merged."""
+KEPT_S: Final = 3600.0
+"""How long a file that was merged stays for who is reading it, where the pipeline goes on and on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +83,8 @@ class Lake:
     kafka: tuple[tuple[str, str], ...] = ()
     bad_topic: str | None = None
     """Where values that do not parse go as they were, besides the table of them."""
+    compact_every: int | None = None
+    """After how many batches small files are merged while it runs; never where None."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", local_folder(self.path, "path"))
@@ -137,15 +145,7 @@ def _quoted(name: str) -> str:
 
 def listed(path: Path, which: str) -> list[str]:
     """The files that count, by their names under `which`."""
-    found: set[str] = set()
-    gone: set[str] = set()
-    for each in sorted((path / BATCHES).glob("*.json")):
-        content = json.loads(each.read_text())
-        if which in content["files"]:
-            # What is replaced is of the same folder: files of a batch have the same names in both.
-            found.update(content["files"][which])
-            gone.update(content.get("replaces", ()))
-    return sorted(found - gone)
+    return lake_lists.read(path).files.get(which, [])
 
 
 def start(
@@ -190,9 +190,11 @@ def _start(
     if lake.schema is not None:
         columns = [lake.schema, META, *([AS_IT_WAS] if lake.bad_topic is not None else [])]
         reader = reader.option("valueFormat", "json").schema(", ".join(columns))
+    else:
+        reader = reader.option("includeHeaders", "true")
     frame = reader.load()
     _check_event_time(lake, frame)
-    claim(lake.path, lake.topic, frame.drop("_corrupt", "_value").schema)
+    claim(lake.path, lake.topic, frame.drop(*NOT_LANDED).schema)
     writer = (
         frame.writeStream.foreachBatch(lander(lake, landed))
         .option("checkpointLocation", str(lake.path / CHECKPOINT))
@@ -212,17 +214,16 @@ def _check_event_time(lake: Lake, frame: DataFrame) -> None:
 
 
 def run(spark: SparkSession, lake: Lake, *, continuous: bool = False, watcher: Watcher | None = None) -> int:
-    """Lands what there is, or goes on until it is stopped; how many records were read."""
+    """Lands what there is, or goes on until it is interrupted; how many records were read."""
     name = f"{lake.topic} to {lake.path}"
     landed: list[int] = []
     query = start(spark, lake, continuous=continuous, landed=landed.append)
-    return (watcher or Watcher()).follow({name: query}, rows_out=lambda: sum(landed))[name]
+    return (watcher or Watcher()).follow({name: query}, rows_out=lambda: sum(landed), is_endless=continuous)[name]
 
 
 def lander(lake: Lake, landed: Callable[[int], None] | None = None) -> Callable[[DataFrame, int], None]:
     def land(frame: DataFrame, batch: int) -> None:
-        done = lake.path / BATCHES / f"{batch:012}.json"
-        if done.exists():
+        if lake_lists.has_landed(lake.path, batch):
             return  # it counts already: Spark did not get to note it
         staging = lake.path / STAGING / f"{batch}-{uuid.uuid4().hex}"
         files: dict[str, list[str]] = {}
@@ -237,9 +238,11 @@ def lander(lake: Lake, landed: Callable[[int], None] | None = None) -> Callable[
         finally:
             kept.unpersist()
         shutil.rmtree(staging, ignore_errors=True)
-        write_durably(done, json.dumps({"batch": batch, "query": query_id(lake.path), "files": files}))
+        lake_lists.note_batch(lake.path, batch, query_id(lake.path), files)
         if landed is not None:
             landed(sum(_row_count(lake.path / which / name) for which, names in files.items() for name in names))
+        if lake.compact_every is not None and (batch + 1) % lake.compact_every == 0:
+            merge(frame.sparkSession, lake.path, kept_s=KEPT_S)
 
     return land
 
@@ -262,13 +265,13 @@ def split(frame: DataFrame, lake: Lake) -> dict[str, DataFrame]:
     bad = frame.where("_corrupt is not null").select(
         "_topic", "_partition", "_offset", "_timestamp", "_key", "_corrupt", f.to_date(stamp).alias("date")
     )
-    good = frame.where("_corrupt is null").drop("_corrupt", "_value")
+    good = frame.where("_corrupt is null").drop(*NOT_LANDED)
     good = good.withColumn(day_column(good.columns), f.to_date(when))
     return {ROWS: good, BAD: bad}
 
 
 def _send_bad(frame: DataFrame, lake: Lake, batch: int) -> None:
-    """Bad values to their topic, with key, value and timestamp as they were, and headers that say where from."""
+    """Bad records to their topic as they were, with more headers, which say where from."""
     from pyspark.sql import functions as f
 
     origin = f.array(
@@ -283,7 +286,7 @@ def _send_bad(frame: DataFrame, lake: Lake, batch: int) -> None:
         f.col("_key").alias("key"),
         f.col("_value").alias("value"),
         f.col("_timestamp").alias("timestamp"),
-        origin.alias("headers"),
+        f.concat(f.coalesce(f.col("_headers"), f.array()), origin).alias("headers"),
     ).write.format("mainstem").mode("append").options(
         **{"kafka.bootstrap.servers": lake.bootstrap, "topic": lake.bad_topic or "", "useTimestampColumn": "true"},
         txnAppId=f"lake.{query}",
@@ -296,18 +299,18 @@ def compact(spark: SparkSession, path: str | Path, below_bytes: int = COMPACT_BE
     root = local_folder(Path(path), "path")
     lock = Lock(root)
     try:
-        return _compact(spark, root, below_bytes)
+        return merge(spark, root, below_bytes)
     finally:
         lock.release()
 
 
-def _compact(spark: SparkSession, root: Path, below_bytes: int) -> int:
-    # What is merged now is removed by the next run: somebody may be reading it.
-    remove_leftovers(root)
+def merge(spark: SparkSession, root: Path, below_bytes: int = COMPACT_BELOW_BYTES, kept_s: float = 0.0) -> int:
+    """As `compact`, by who holds the lock. What is merged now is removed later: somebody may be reading it."""
+    remove_leftovers(root, kept_s)
     merged = 0
-    for which in (ROWS, BAD):
+    for which, files in lake_lists.read(root).files.items():
         by_day: dict[str, list[str]] = {}
-        for name in listed(root, which):
+        for name in files:
             if (root / which / name).stat().st_size < below_bytes:
                 by_day.setdefault(str(Path(name).parent), []).append(name)
         for day, names in by_day.items():
@@ -318,12 +321,14 @@ def _compact(spark: SparkSession, root: Path, below_bytes: int) -> int:
             paths = [str(root / which / name) for name in names]
             some = _read(spark, root / which, paths)
             some.coalesce(1).write.partitionBy(day.partition("=")[0]).parquet(str(staging))
-            files = _move(staging, root / which, f"merged-{label}")
+            moved = _move(staging, root / which, f"{lake_lists.MERGED}{label}")
             shutil.rmtree(staging, ignore_errors=True)
-            # Readers see the merged file and not its parts from here on.
-            content = {"files": {which: files}, "replaces": names}
-            write_durably(root / BATCHES / f"merged-{label}.json", json.dumps(content))
+            lake_lists.note_merged(root, which, moved, names)
+            for path in paths:
+                os.utime(path)  # how long it is kept is counted from now
             merged += len(names)
+    if merged:
+        lake_lists.fold(root)
     return merged
 
 
@@ -346,11 +351,13 @@ def _move(staging: Path, target: Path, label: str) -> list[str]:
     return names
 
 
-def remove_leftovers(path: Path) -> None:
-    """What no batch that counts has named: parts of one that died, and files that were merged."""
+def remove_leftovers(path: Path, kept_s: float = 0.0) -> None:
+    """What no batch that counts has named: parts of one that died, and files that were merged so long ago."""
     shutil.rmtree(path / STAGING, ignore_errors=True)
+    lists = lake_lists.read(path)
+    before_s = time.time() - kept_s
     for which in (ROWS, BAD):
-        kept = set(listed(path, which))
+        kept = set(lists.files.get(which, ()))
         for file in (path / which).rglob("*.parquet"):
-            if str(file.relative_to(path / which)) not in kept:
+            if str(file.relative_to(path / which)) not in kept and file.stat().st_mtime <= before_s:
                 file.unlink()

@@ -37,7 +37,7 @@ def compare_lake(
             landed = landed.unionAll(_content(lake.rows(spark, path, lake.BAD), "_corrupt"))
         there = _decoded(spark, bootstrap, topic, rows)
     else:
-        landed, there = _raw(rows), _raw(topic_frame(spark, bootstrap, topic))
+        landed, there = _raw(rows), _raw(topic_frame(spark, bootstrap, topic, headers=True))
     first = there.groupBy("partition").agg({"offset": "min"}).withColumnRenamed("min(offset)", "first")
     kept = landed.join(first, "partition").where("offset >= first").drop("first")
     why = "from before the topic's first"
@@ -59,7 +59,7 @@ def is_compacted(bootstrap: str, topic: str) -> bool:
 
 
 def _raw(frame: DataFrame) -> DataFrame:
-    return frame.select("partition", "offset", "key", "value", "timestamp")
+    return frame.select("partition", "offset", "key", "value", "headers", "timestamp")
 
 
 def _decoded(spark: SparkSession, bootstrap: str, topic: str, rows: DataFrame) -> DataFrame:

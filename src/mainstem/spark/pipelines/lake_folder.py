@@ -18,12 +18,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from mainstem.spark.pipelines import lake_lists
 from mainstem.spark.pipelines.durable import write_durably
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-BATCHES: Final = ".batches"
 CHECKPOINT: Final = ".checkpoint"
 LAKE_FILE: Final = ".lake"
 LOCK_FILE: Final = ".lock"
@@ -112,8 +112,8 @@ def query_id(root: Path) -> str | None:
 
 def check_query(root: Path) -> None:
     """ValueError where batches have landed here by another query than that of the checkpoint."""
-    batches = sorted((root / BATCHES).glob("[0-9]*.json"))
-    if batches and json.loads(batches[-1].read_text(encoding="utf-8"))["query"] != query_id(root):
+    lists = lake_lists.read(root)
+    if lists.batch >= 0 and lists.query != query_id(root):
         raise ValueError(
             f"path: {root} was landed by a query whose checkpoint, {root / CHECKPOINT}, is gone or another's; put it "
             "back, or land the topic in a new folder"

@@ -62,7 +62,8 @@ def _frame(title: str, most: float, parts: Sequence[str]) -> str:
         f'<line x1="{MARGIN}" y1="{HEIGHT - MARGIN}" x2="{WIDTH - MARGIN}" y2="{HEIGHT - MARGIN}" stroke="#888"/>'
         f'<line x1="{MARGIN}" y1="{MARGIN}" x2="{MARGIN}" y2="{HEIGHT - MARGIN}" stroke="#888"/>'
     )
-    top = _text(MARGIN - 6, MARGIN + 4, f"{most:,.0f}", "end")
+    # Above the axis: beside it there is no room for millions.
+    top = _text(4, MARGIN - 6, f"{most:,.0f}", "start")
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
         f'font-family="sans-serif" font-size="11" fill="#333"><rect width="100%" height="100%" fill="#fff"/>'

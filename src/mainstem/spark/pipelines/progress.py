@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import sys
 import threading
 import time
@@ -89,6 +90,34 @@ class Line:
             self._width = 0
 
 
+class Interrupts:
+    """Notes the first interrupt, and leaves a second one to who had them before.
+
+    PySpark's own handler talks to Java, also where the main thread is in the middle of doing so, and fails with pages.
+    """
+
+    def __init__(self) -> None:
+        self.came = False
+        self._before: Any = None
+
+    def __enter__(self) -> Interrupts:
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._give_back()
+
+    def _note(self, *_: object) -> None:
+        self.came = True
+        self._give_back()
+
+    def _give_back(self) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+            self._before = None
+
+
 class Watcher:
     """Follows queries until all have ended; raises what ended one of them."""
 
@@ -100,20 +129,17 @@ class Watcher:
         queries: dict[str, StreamingQuery],
         stop: Callable[[], bool] | None = None,
         rows_out: Callable[[], int] | None = None,
+        *,
+        is_endless: bool = False,
     ) -> dict[str, int]:
-        """The rows that each has read. `stop` is asked now and then whether to end them."""
+        """The rows that each has read. `stop` is asked now and then whether to end them.
+
+        An interrupt ends them as well: where they are endless that is how they end, else it is raised afterwards.
+        """
         rows = dict.fromkeys(queries, 0)
         seen = dict.fromkeys(queries, -1)
-        while any(query.isActive for query in queries.values()):
-            for name, query in queries.items():
-                _add_up(name, query, rows, seen)
-                status = doing(query.status["message"])
-                latest = self._latest(query, rows[name], rows_out)
-                self._line.show(f"{name}: {status}" if latest is None else f"{name}: {latest}; {status}")
-            if stop is not None and stop():
-                for query in queries.values():
-                    query.stop()
-            time.sleep(POLL_S)
+        with Interrupts() as interrupts:
+            self._watch(queries, rows, seen, rows_out, lambda: interrupts.came or (stop is not None and stop()))
         for name, query in queries.items():
             _add_up(name, query, rows, seen)
             latest = self._latest(query, rows[name], rows_out)
@@ -124,7 +150,28 @@ class Watcher:
             failure = query.exception()
             if failure is not None:
                 raise failure
+        if interrupts.came and not is_endless:
+            raise KeyboardInterrupt
         return rows
+
+    def _watch(
+        self,
+        queries: dict[str, StreamingQuery],
+        rows: dict[str, int],
+        seen: dict[str, int],
+        rows_out: Callable[[], int] | None,
+        stop: Callable[[], bool],
+    ) -> None:
+        while any(query.isActive for query in queries.values()):
+            for name, query in queries.items():
+                _add_up(name, query, rows, seen)
+                status = doing(query.status["message"])
+                latest = self._latest(query, rows[name], rows_out)
+                self._line.show(f"{name}: {status}" if latest is None else f"{name}: {latest}; {status}")
+            if stop():
+                for query in queries.values():
+                    query.stop()
+            time.sleep(POLL_S)
 
     def _latest(self, query: StreamingQuery, rows_in: int, rows_out: Callable[[], int] | None) -> str | None:
         latest = query.lastProgress

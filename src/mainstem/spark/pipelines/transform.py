@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 META: Final = "_key binary, _topic string, _partition int, _offset bigint, _timestamp timestamp"
+TEXT_COLUMNS: Final = (
+    *("cast(key as string) key", "cast(value as string) value"),
+    *("topic", "partition", "offset", "timestamp", "headers"),
+)
 SINK_COLUMNS: Final = ("key", "headers", "partition")
 
 Function = Callable[["DataFrame"], "DataFrame"]
@@ -88,9 +92,7 @@ def source_frame(spark: SparkSession, job: Transform) -> DataFrame:
         # A value that does not parse must not stop what others wait for: it is there as nulls and `_corrupt`.
         frame = reader.option("valueFormat", "json").schema(f"{job.schema}, {META}, _corrupt string").load()
     else:
-        frame = reader.load().selectExpr(
-            "cast(key as string) key", "cast(value as string) value", "topic", "partition", "offset", "timestamp"
-        )
+        frame = reader.option("includeHeaders", "true").load().selectExpr(*TEXT_COLUMNS)
     return frame.withWatermark(*job.watermark) if job.watermark else frame
 
 
@@ -194,9 +196,9 @@ def run(
     continuous: bool = False,
     watcher: Watcher | None = None,
 ) -> int:
-    """Does what there is to do, or goes on until it is stopped; how many records were read."""
+    """Does what there is to do, or goes on until it is interrupted; how many records were read."""
     written: list[int] = []
     query = start(spark, job, how, continuous=continuous, written=written.append)
     name = f"{job.source} to {job.target}"
     rows_out = (lambda: sum(written)) if is_updating(job) else None
-    return (watcher or Watcher()).follow({name: query}, rows_out=rows_out)[name]
+    return (watcher or Watcher()).follow({name: query}, rows_out=rows_out, is_endless=continuous)[name]
