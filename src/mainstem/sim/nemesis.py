@@ -235,7 +235,8 @@ class Nemesis:
         """A machine may be switched off once its broker has stopped: what that has written is synced, all of it."""
         process = self.world.process
         may_be = self.kinds and self._power_is_lost and process.died_of == "stopped"
-        if may_be and self._switched_off.random() < SWITCHED_OFF:
+        # A log whose disk has failed is left as it is by a stop, too.
+        if may_be and not self.world.had_disk_error and self._switched_off.random() < SWITCHED_OFF:
             self.world.count("X3 switched off after a clean stop")
             process.reboot()
 

@@ -742,7 +742,13 @@ class Log(DurableLog):
         return I64_MAX if delay_ms > I64_MAX - now_ms else now_ms + delay_ms
 
     def due_removals(self, now_ms: i64) -> list[RemovalJob]:
-        """The jobs whose time has come; they are the caller's to run, in a thread."""
+        """The jobs whose time has come; they are the caller's to run, in a thread.
+
+        Where the clock was set back, none waits for longer than its delay from now on.
+        """
+        latest_ms: i64 = now_ms + self._config.file_delete_delay_ms
+        for job in self._removals:
+            job.due_ms = min(job.due_ms, latest_ms)
         due = [job for job in self._removals if job.due_ms <= now_ms]
         if due:
             self._removals = [job for job in self._removals if job.due_ms > now_ms]

@@ -34,7 +34,7 @@ executor; its OSError goes to `take_offline`. A job that is out of date when it 
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -588,7 +588,9 @@ class LogDirs(Generic[LogT]):
         self._removals.append(Removal(self._fs, moved.source, folder, now_ms + self.delete_delay_ms))
 
     def take_removals(self, now_ms: int) -> list[Removal]:
-        """What was deleted long enough ago, for the caller to run."""
+        """What was deleted long enough ago, for the caller to run. A clock that was set back delays nothing twice."""
+        latest_ms = now_ms + self.delete_delay_ms
+        self._removals = [replace(each, due_ms=min(each.due_ms, latest_ms)) for each in self._removals]
         due = [each for each in self._removals if each.due_ms <= now_ms and each.directory.offline is None]
         self._removals = [each for each in self._removals if each.due_ms > now_ms]
         return due

@@ -188,6 +188,15 @@ def test_a_stop_while_loading_leaves_no_marker() -> None:
     assert [log.recovery_point for log in again.logs.values()] == [5, 5, 5]
 
 
+def test_a_clock_that_is_set_back_keeps_no_folder_for_longer_than_its_delay() -> None:
+    dirs = new_dirs(new_disk("/a"), "/a")
+    dirs.create("t", 0, TOPIC_ID, is_new=True)
+    dirs.delete("t", 0, now_ms=10**9)
+    assert dirs.remove_deleted(now_ms=1000) == 0
+    assert dirs.remove_deleted(now_ms=60_999) == 0
+    assert dirs.remove_deleted(now_ms=61_000) == 1
+
+
 def test_a_deleted_partition_is_gone_at_once_and_its_bytes_later() -> None:
     disk = new_disk("/a")
     dirs = new_dirs(disk, "/a")

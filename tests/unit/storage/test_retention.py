@@ -192,6 +192,16 @@ def test_files_are_renamed_at_once_and_removed_after_their_delay() -> None:
     assert log.due_removals(NOW_MS * 2) == []
 
 
+def test_a_clock_that_is_set_back_keeps_no_file_for_longer_than_its_delay() -> None:
+    disk = new_disk()
+    log = filled(disk, retention_ms=5000, file_delete_delay_ms=1000)
+    log.delete_old_segments(NOW_MS + 8500)
+    set_back_ms = NOW_MS - 600_000
+    assert log.due_removals(set_back_ms) == []
+    assert log.due_removals(set_back_ms + 999) == []
+    assert len(log.due_removals(set_back_ms + 1000)) == 1
+
+
 def test_epochs_begin_where_the_log_does() -> None:
     log = open_in(new_disk(), config(segment_bytes=SIZE * 2, retention_bytes=SIZE * 4, retention_ms=-1))
     for number in range(10):
