@@ -1,7 +1,11 @@
 """What a campaign tells: how it gets on, and of a failed seed why, what happened last, and how to see it again."""
 
 import gc
+import multiprocessing
+import os
 import re
+import signal
+import time
 from collections import Counter
 from random import Random
 
@@ -14,6 +18,7 @@ from mainstem.sim.loop import Scheduler
 from mainstem.sim.nemesis import EXPECTED, REACHED
 from mainstem.sim.trace import Trace
 from mainstem.sim.tuning import Tuning
+from mainstem.sim.workers import run_in_workers
 from mainstem.sim.world import Result, World
 
 
@@ -74,6 +79,42 @@ def test_a_campaign_runs_each_seed_once_and_its_workers_collect_no_garbage(
     forked = [each for each in results if each.seed >= 7 + sim_main.SEEDS_BEFORE_FORKS]
     assert len(forked) == max(0, seeds - sim_main.SEEDS_BEFORE_FORKS)
     assert not any(each.counts["collects"] for each in forked)
+
+
+def _dies_at_20(seed: int) -> Result:
+    if seed == 20:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return _no_run(seed)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_worker_that_dies_costs_the_seed_that_it_was_at_and_no_other(
+    jobs: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A campaign waited for its results for ever."""
+    monkeypatch.setattr(sim_main, "run_seed", _dies_at_20)
+    try:
+        assert sim_main._campaign(7, 100, jobs) == 1
+    finally:
+        gc.unfreeze()
+    told = capsys.readouterr().out
+    assert "seed 20 broke a promise: a run ends" in told
+    assert "its process died: SIGKILL" in told
+    assert "100/100 seeds, 1 failed" in told
+    assert told.endswith("failed: 20\n")
+
+
+def test_a_campaign_that_is_given_up_leaves_no_worker_behind() -> None:
+    results = run_in_workers(_sleeps, range(20), 2)
+    next(results)
+    assert len(multiprocessing.active_children()) == 2
+    results.close()
+    assert multiprocessing.active_children() == []
+
+
+def _sleeps(seed: int) -> Result:
+    time.sleep(seed)
+    return _no_run(seed)
 
 
 @pytest.mark.parametrize("left_out", ["", "N3 overtaken", "S12 cold read", "log given up"])

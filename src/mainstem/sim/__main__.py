@@ -6,7 +6,6 @@ says so. Python's own hashing is pinned all the same, by starting over with PYTH
 
 import argparse
 import gc
-import multiprocessing
 import os
 import sys
 import time
@@ -16,10 +15,9 @@ from typing import Final
 
 from mainstem.build_info import build_name
 from mainstem.sim.nemesis import EXPECTED, REACHED
+from mainstem.sim.workers import run_in_workers
 from mainstem.sim.world import TRANSACTIONAL_EVERY, Result, run_seed
 
-SEEDS_PER_CHUNK: Final = 5
-CHUNKS_PER_WORKER: Final = 8
 SEEDS_BEFORE_FORKS: Final = 2 * TRANSACTIONAL_EVERY
 
 
@@ -65,17 +63,14 @@ def report(result: Result) -> str:
 
 def _results(first: int, seeds: int, jobs: int) -> Iterator[Result]:
     """The first seeds run here: what the first runs of a process make for all later ones, as encoders and decoders, is
-    made before any fork. A worker collects no garbage: after some seeds it ends, and another is forked from this one.
+    made before any worker is forked.
     """
     after = first + min(seeds, SEEDS_BEFORE_FORKS)
     for seed in range(first, after):
         yield run_seed(seed)
     gc.collect()
     gc.freeze()
-    with multiprocessing.get_context("fork").Pool(
-        jobs, initializer=gc.disable, maxtasksperchild=CHUNKS_PER_WORKER
-    ) as pool:
-        yield from pool.imap_unordered(run_seed, range(after, first + seeds), chunksize=SEEDS_PER_CHUNK)
+    yield from run_in_workers(run_seed, range(after, first + seeds), jobs)
 
 
 def progress(done: int, seeds: int, failed: int, seconds: float) -> str:
