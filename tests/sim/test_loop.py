@@ -121,3 +121,11 @@ def test_of_a_task_that_never_waits_its_own_line_is_named() -> None:
     loop.create_task(spin())
     with pytest.raises(AssertionError, match=rf"spin, {__file__}:\d+$"):
         world.run_until(lambda: False, 1)
+
+
+def test_tasks_of_two_loops_are_not_hashed_alike() -> None:
+    """asyncio keeps all of them in one set, which a few numbers for all loops of many runs made slower and slower."""
+    made = Scheduler(Random(1))
+    loops = [make_loop(made, Random(f"{number}:threads"), "process") for number in range(20)]
+    hashes = [hash(each.create_future()) for each in loops for _ in range(20)]
+    assert len(set(hashes)) == 400

@@ -55,16 +55,24 @@ GROUP: Final = "group"
 """The one that has members."""
 
 
+async def create_topics(client: SimClient, topics: dict[str, tuple[int, dict[str, str]]]) -> dict[str, ErrorCode]:
+    """Asks for them with one request: how many partitions each, with which settings."""
+    wanted = [
+        CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=1,
+            assignments=[],
+            configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
+        )
+        for name, (partitions, configs) in topics.items()
+    ]
+    answer = await client.ask(CreateTopicsRequest(topics=wanted, timeout_ms=1000), 7, CreateTopicsResponse)
+    return {topic.name: ErrorCode(topic.error_code) for topic in answer.topics}
+
+
 async def create_topic(client: SimClient, name: str, partitions: int, configs: dict[str, str]) -> ErrorCode:
-    topic = CreatableTopic(
-        name=name,
-        num_partitions=partitions,
-        replication_factor=1,
-        assignments=[],
-        configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
-    )
-    answer = await client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7, CreateTopicsResponse)
-    return ErrorCode(answer.topics[0].error_code)
+    return (await create_topics(client, {name: (partitions, configs)}))[name]
 
 
 async def delete_records(world: "World", client: SimClient, place: Place, offset: int) -> None:

@@ -8,7 +8,7 @@ answer belongs, because one that was on its way when the power failed tells of a
 import asyncio
 import struct
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from mainstem.protocol.rpc import decode_response, encode_request
 from mainstem.protocol.schema import Message
@@ -31,6 +31,11 @@ def _fail(future: "asyncio.Future[Message]", why: str) -> None:
     if not future.done():
         future.set_exception(NoAnswer(why))
         future.exception()  # whoever sent it may not look at the answer any more, and nobody is to be warned
+
+
+def _give_up(connecting: "asyncio.Future[tuple[Any, Any]]") -> None:
+    if not connecting.done():
+        connecting.set_exception(TimeoutError("nobody accepts the connection"))
 
 
 class BadBytes(NoAnswer):
@@ -127,13 +132,15 @@ class SimClient:
 
     async def connected(self) -> ClientConnection:
         if self._connection is None or not self._connection.is_open:
-            connecting = self.loop.create_task(
-                self.loop.create_connection(lambda: ClientConnection(self.loop), *self._address)
-            )
+            host, port = self._address
+            connecting = self.loop.connecting(lambda: ClientConnection(self.loop), host, port)
+            timer = self.loop.call_later(self._timeout_s, _give_up, connecting)
             try:
-                _, connection = await asyncio.wait_for(connecting, self._timeout_s)
-            except (OSError, TimeoutError) as error:
+                _, connection = await connecting
+            except OSError as error:
                 raise NotSent(str(error)) from None
+            finally:
+                timer.cancel()
             self._connection = connection
         return self._connection
 

@@ -216,7 +216,9 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._tasks: list[weakref.ref[asyncio.Task[Any]]] = []
         """Its own, in the order they were made: asyncio knows those of all loops only, in no order."""
         self._tasks_max = TASKS_MIN
-        self._numbered = 0
+        # Drawn, so that tasks of two loops are not hashed alike: asyncio keeps those of all loops, and of all runs that
+        # the collector has not come by, in one set.
+        self._numbered = rng.getrandbits(60)
         self._network = network
         self._debug = False
 
@@ -312,7 +314,12 @@ class SimLoop(asyncio.AbstractEventLoop):
         return await self._network.listen(self, protocol_factory, host, port, options.get("start_serving", True))
 
     async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
-        return await self._network.connect(self, protocol_factory, host, port)
+        return await self.connecting(protocol_factory, host, port)
+
+    def connecting(self, protocol_factory: Any, host: Any, port: Any) -> "asyncio.Future[tuple[Any, Any]]":
+        """What `create_connection` waits for, for who has no need of a task to wait in."""
+        connecting: asyncio.Future[tuple[Any, Any]] = self._network.connecting(self, protocol_factory, host, port)
+        return connecting
 
     # Life and death
 

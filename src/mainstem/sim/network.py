@@ -231,11 +231,13 @@ class Network:
         self.servers[address] = server
         return server
 
-    async def connect(self, loop: SimLoop, factory: Callable[[], Any], host: str, port: int) -> tuple[Any, Any]:
+    def connecting(
+        self, loop: SimLoop, factory: Callable[[], Any], host: str, port: int
+    ) -> "asyncio.Future[tuple[Any, Any]]":
         done: asyncio.Future[tuple[Any, Any]] = loop.create_future()
         there = self._arrival(loop.name, host, self._scheduler.now)
         self._scheduler.at(there, partial(self._accept, loop, factory, (host, port), done))
-        return await done
+        return done
 
     def _accept(
         self, loop: SimLoop, factory: Callable[[], Any], address: tuple[str, int], done: "asyncio.Future[Any]"

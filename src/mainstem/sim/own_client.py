@@ -34,6 +34,9 @@ QUICK: dict[str, Any] = {
 }
 """Time is short in a run: nobody waits as long as in real life."""
 
+RESTARTED_S: Final = 0.4
+"""Within which time somebody starts a consumer anew that has failed: one that fails at once would do nothing else."""
+
 DELIVERY_TIMEOUT_MS: Final = 45_000
 """A log that is found damaged stays offline, and the producer tries until this is over, as it should. It is less than a
 run waits for its clients at the end, by more than they pause."""
@@ -124,6 +127,7 @@ class OwnConsumer:
             finally:
                 with contextlib.suppress(KafkaError):
                     await consumer.close(timeout_ms=2000)
+            await asyncio.sleep(self.rng.random() * RESTARTED_S)
 
     async def _consume(self, consumer: AsyncConsumer) -> None:
         while not self.world.is_stopping:

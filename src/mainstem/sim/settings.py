@@ -30,7 +30,7 @@ def draw_config(world: "World", rng: Random) -> BrokerConfig:
         "log.flush.offset.checkpoint.interval.ms": rng.choice(("300", "2000")),
         "log.flush.start.offset.checkpoint.interval.ms": "900",
         "replica.high.watermark.checkpoint.interval.ms": "600",
-        "log.cleaner.backoff.ms": rng.choice(("400", "50")),
+        "log.cleaner.backoff.ms": rng.choice(("400", "100")),
         "log.cleaner.dedupe.buffer.size": rng.choice(("1024", "134217728")),
         "offsets.retention.minutes": "1" if world.theme == "groups" else rng.choice(("1", "10080")),
         "offsets.retention.check.interval.ms": "150",

@@ -45,7 +45,7 @@ from mainstem.sim.ledger import Place, Send, Violation
 from mainstem.sim.txn_ledger import Pair, Txn
 from mainstem.sim.txn_logs import OnPartition
 from mainstem.sim.txn_shape import ID_EXPIRATION_MS
-from mainstem.sim.workloads import RETRIABLE, check_got_on, client_ms, list_offset
+from mainstem.sim.workloads import RETRIABLE, UNANSWERED_S, check_got_on, client_ms, list_offset
 from mainstem.sim.written import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
@@ -303,15 +303,19 @@ class TxnProducer:
         except NoAnswer:
             self._missed_answer = True
             sent = None
+        gave_up: GaveUpError | None = None
         try:
             await asyncio.sleep(self._in_flight.random() ** 2 * _HEAD_START_S)
             await self._end(txn, commit=False)
-        finally:
-            if sent is not None:
-                try:
-                    await self._to_leader.answer(sent, ProduceResponse)
-                except NoAnswer:
-                    self._missed_answer = True
+        except GaveUpError as error:
+            gave_up = error
+        if sent is not None:
+            try:
+                await self._to_leader.answer(sent, ProduceResponse)
+            except NoAnswer:
+                self._missed_answer = True
+        if gave_up is not None:
+            raise gave_up
         self.world.count("aborted with a batch on its way")
         self.producer_id = -1  # whether its sequence was used is not known
 
@@ -554,7 +558,8 @@ class CommittedReader:
         offset = 0
         is_trimmed = self.world.may_trim(self.place[0])
         while not self.world.is_stopping:
-            try:
+            is_answered = False
+            with contextlib.suppress(NoAnswer):
                 if is_trimmed:
                     # Where records are deleted, it likes to be where that happens next.
                     offset = await list_offset(self.client, self.place, -2) or 0
@@ -562,8 +567,9 @@ class CommittedReader:
                 await self.client.connected()
                 life = self.client.life
                 code, records, after = await fetch_committed_records(self.client, self.place, offset, max_bytes=size)
-            except NoAnswer:
-                await asyncio.sleep(0.05)
+                is_answered = True
+            if not is_answered:
+                await asyncio.sleep(UNANSWERED_S)
                 continue
             check_given(self.world, self.place, offset, after, records, life, "")
             if code is ErrorCode.OFFSET_OUT_OF_RANGE and is_trimmed:

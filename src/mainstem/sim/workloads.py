@@ -60,6 +60,12 @@ SEQUENCE_END: Final = 1 << 31
 COMPACTED: Final = frozenset({"keyed", "txnkeyed"})
 """The topics that are."""
 
+UNANSWERED_S: Final = 0.15
+"""How long a reader that was not answered waits before it asks again."""
+
+RETRIES_SLOW_DOWN: Final = 5
+"""After so many attempts a producer's pauses between them no longer grow."""
+
 REMEMBERED: Final = 5
 """Of a producer's batches on a partition, how many of the last a broker knows again, also after a restart."""
 
@@ -215,7 +221,7 @@ class Producer:
             if await self._attempt(partition, waiting):
                 return
             if waiting:
-                await asyncio.sleep(self.rng.random() * 0.1)
+                await asyncio.sleep(self.rng.random() * min(attempts, RETRIES_SLOW_DOWN) * 0.1)
 
     async def _attempt(self, partition: int, waiting: list[Batch]) -> bool:
         """Sends all that wait, takes those out that are settled; whether the producer must begin anew."""
@@ -390,7 +396,7 @@ class Reader:
                 code, start, high, records, after = await fetch(self.client, self.place, offset, max_bytes=size)
                 is_answered = True
             if not is_answered:
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(UNANSWERED_S)
                 continue
             if code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 self.world.count("reader out of range")

@@ -28,7 +28,7 @@ from mainstem.broker.config import BrokerConfig
 from mainstem.core.txn.states import TV2
 from mainstem.protocol.batch import BatchView
 from mainstem.protocol.errors import ErrorCode
-from mainstem.sim.admin import Admin, create_topic
+from mainstem.sim.admin import Admin, create_topics
 from mainstem.sim.at_the_end import checkers_at_the_end
 from mainstem.sim.broker_process import BrokerProcess, ControllerFaults
 from mainstem.sim.checkers import Checker
@@ -675,12 +675,13 @@ class World:
     async def _found(self, client: SimClient) -> None:
         """Creates the topics, however often it takes."""
         internal = internal_topics(self.tuning, self.seed, self.is_transactional)
-        for name, (partitions, configs) in (self.topics | internal).items():
-            code: ErrorCode | None = None
-            while code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                with contextlib.suppress(NoAnswer):
-                    code = await create_topic(client, name, partitions, configs)
-                await asyncio.sleep(0.05)
+        missing = self.topics | internal
+        while missing:
+            with contextlib.suppress(NoAnswer):
+                for name, code in (await create_topics(client, missing)).items():
+                    if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                        del missing[name]
+            await asyncio.sleep(0.05)
 
     def _heal(self) -> None:
         self.trace("heal")

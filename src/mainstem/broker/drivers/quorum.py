@@ -132,7 +132,7 @@ class MetadataQuorum:
         self._fs = fs
         self._clock = clock
         self._on_fatal = on_fatal
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="metadata")
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="metadata")
         """Its own, so that metadata is committed however many threads wait for the disks of data."""
         self._folder: Final = f"{settings.directory}/{FOLDER}"
         self._files = OpenFiles(fs, OPEN_FILES)
@@ -287,7 +287,7 @@ class MetadataQuorum:
         static = voters.ids if voters.kraft_version == 0 else None
         try:
             await self._loop.run_in_executor(
-                self._thread, write_quorum_state, self._fs, self._folder, persist.state, static
+                self._writer, write_quorum_state, self._fs, self._folder, persist.state, static
             )
         except OSError as error:
             self._fail(error)
@@ -350,7 +350,7 @@ class MetadataQuorum:
         try:
             while opened.recovery_point < opened.log_end and self._failure is None:
                 job: FlushJob = opened.begin_flush(self._clock.wall_ms())
-                await self._loop.run_in_executor(self._thread, job.run)
+                await self._loop.run_in_executor(self._writer, job.run)
                 opened.finish_flush(job)
                 self._perform(self.machine.durable(self.settings.node_id, job.offset))
         except StorageError as error:
@@ -445,12 +445,12 @@ class MetadataQuorum:
         if self._snapshots.bytes_since > STOP_SNAPSHOT_BYTES:
             await self.snapshot()
         if self._log is not None:
-            await self._loop.run_in_executor(self._thread, self._log.close, self._clock.wall_ms())
-        self._thread.shutdown(wait=False)
+            await self._loop.run_in_executor(self._writer, self._log.close, self._clock.wall_ms())
+        self._writer.shutdown(wait=False)
 
     def drop_thread(self) -> None:
         """Without a stop: what is being written is waited for, and nothing more is."""
-        self._thread.shutdown(cancel_futures=True)
+        self._writer.shutdown(cancel_futures=True)
 
 
 def _take_voters(batch: BatchView, voters: VoterSet) -> None:
