@@ -746,7 +746,7 @@ class Log(DurableLog):
 
         Where the clock was set back, none waits for longer than its delay from now on.
         """
-        latest_ms: i64 = now_ms + self._config.file_delete_delay_ms
+        latest_ms = self._removal_due_ms(now_ms)
         for job in self._removals:
             job.due_ms = min(job.due_ms, latest_ms)
         due = [job for job in self._removals if job.due_ms <= now_ms]
