@@ -6,6 +6,7 @@ import io
 import os
 import re
 import signal
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -111,6 +112,15 @@ def test_an_interrupt_stops_the_query_of_a_pipeline_that_was_not_done() -> None:
     assert not query.isActive
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """As in a terminal: what a script starts in the background ignores interrupts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_who_cannot_wait_for_the_end_interrupts_twice() -> None:
     with progress.Interrupts() as interrupts:
         os.kill(os.getpid(), signal.SIGINT)
