@@ -13,6 +13,7 @@ from mainstem.protocol.batch import BatchView
 from mainstem.protocol.builder import BatchBuilder
 from mainstem.protocol.messages.metadata_records import ConfigRecord, TopicRecord
 from mainstem.sim.checkers.appended_once import AppendedOnce
+from mainstem.sim.checkers.crash_keeps import CrashKeeps
 from mainstem.sim.checkers.durable_stays import CHECKPOINT, DurableStays
 from mainstem.sim.checkers.metadata_replays import is_same
 from mainstem.sim.checkers.times_are_found import NOT_FOUND, Answer, check
@@ -242,6 +243,49 @@ def test_a_damaged_log_may_be_left_alone_and_never_be_cut_below_its_recovery_poi
     run.world.written.recovered[PLACE] = 6
     with pytest.raises(Violation, match="D4 what was durable is never cut"):
         durable.served(broker)
+
+
+class Copied(Run):
+    """One log whose machine comes back with a copy of its disk: synced up to 4, and with 16 records."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world.process.is_serving = False
+        self.world.process.life = 3
+        self.world.written.recovered = {}
+        self.crash_keeps = CrashKeeps(self.world)
+        self.crash_keeps.expect(self.crash_keeps.ends(self._broker(16)))
+
+    def _broker(self, end: int) -> Any:
+        log = SimpleNamespace(recovery_point=4, log_end=end)
+        partition = SimpleNamespace(topic=PLACE[0], index=PLACE[1], topic_id=b"id", log=log)
+
+        class Partitions(list[Any]):
+            dirs = SimpleNamespace(any_offline=False)
+
+        image = SimpleNamespace(topics_by_id={})
+        return SimpleNamespace(partitions=Partitions([partition]), image=image)
+
+    def die_starting(self, how: str) -> None:
+        self.crash_keeps.died(None, how)
+
+    def come_back(self, end: int) -> None:
+        self.crash_keeps.served(self._broker(end))
+
+
+def test_of_a_copied_disk_a_power_loss_may_take_what_was_not_synced_when_it_was_copied() -> None:
+    """Seed 7214: the first start with the copy ended in a power loss."""
+    run = Copied()
+    run.die_starting("power loss")
+    run.come_back(4)
+    run = Copied()
+    run.die_starting("power loss")
+    with pytest.raises(Violation, match="D3 a crash loses only what was not synced"):
+        run.come_back(3)
+    run = Copied()
+    run.die_starting("kill -9")
+    with pytest.raises(Violation, match="D3 a crash loses only what was not synced"):
+        run.come_back(15)
 
 
 def test_a_fetch_that_brings_nothing_though_there_is_something_is_noticed() -> None:

@@ -36,7 +36,7 @@ from mainstem.sim.checkers.appended_once import AppendedOnce
 from mainstem.sim.checkers.checkpoints_are_whole import CheckpointsAreWhole
 from mainstem.sim.checkers.compaction_keeps import CompactionKeeps
 from mainstem.sim.checkers.coordinator_replays import CoordinatorReplays
-from mainstem.sim.checkers.crash_keeps import CrashKeeps
+from mainstem.sim.checkers.crash_keeps import CrashKeeps, Ends
 from mainstem.sim.checkers.durable_stays import DurableStays
 from mainstem.sim.checkers.failed_directory import FailedDirectory
 from mainstem.sim.checkers.group_log import GroupLog
@@ -235,7 +235,7 @@ class World:
         self.observer = Observer(self)
         self.nemesis = Nemesis(self, Random(f"{seed}:nemesis"))
         self._admins: list[Admin] = []
-        self._image: tuple[SimDisk, dict[tuple[bytes, int], int]] | None = None
+        self._image: tuple[SimDisk, Ends] | None = None
 
     # The shape of a run
 
