@@ -16,6 +16,7 @@ from mainstem.sim.checkers.appended_once import AppendedOnce
 from mainstem.sim.checkers.crash_keeps import CrashKeeps
 from mainstem.sim.checkers.durable_stays import CHECKPOINT, DurableStays
 from mainstem.sim.checkers.metadata_replays import is_same
+from mainstem.sim.checkers.producers_outlive import COPY, ProducersOutlive
 from mainstem.sim.checkers.times_are_found import NOT_FOUND, Answer, check
 from mainstem.sim.checkers.what_goes_is_due import WhatGoesIsDue
 from mainstem.sim.client import SimClient
@@ -286,6 +287,29 @@ def test_of_a_copied_disk_a_power_loss_may_take_what_was_not_synced_when_it_was_
     run.die_starting("kill -9")
     with pytest.raises(Violation, match="D3 a crash loses only what was not synced"):
         run.come_back(15)
+
+
+def test_a_snapshot_in_a_copy_that_has_not_taken_its_place_stands_for_nothing() -> None:
+    """Seeds 300056, 301381: a kill while what is known of producers was written beside the copy."""
+    run = Run()
+    disk = run.world.disk = SimDisk(Random(0))
+    run.world.had_disk_error = False
+    run.world.producers_expire = False
+    run.world.may_trim = lambda topic: True
+    disk.make_directories("/data/short-0")
+    for name in (COPY, "00000000000000000010.log", "00000000000000000010.snapshot"):
+        disk.open(f"/data/short-0/{name}", create=True)
+    outlive = ProducersOutlive(run.world)
+
+    def start() -> None:
+        outlive.starting()
+        outlive.served(SimpleNamespace(partitions=[]))  # type: ignore[arg-type]
+
+    start()
+    start()
+    disk.remove(f"/data/short-0/{COPY}")
+    with pytest.raises(Violation, match="T1 a snapshot is there for what is gone"):
+        start()
 
 
 def test_a_fetch_that_brings_nothing_though_there_is_something_is_noticed() -> None:
