@@ -447,14 +447,10 @@ class Nemesis:
         loop = self.world.process.loop
         if loop is not None:
             self.world.count("S12 slow disk")
-            usual = loop.disk_delay
-            rng = Random(self.rng.random())
-            loop.disk_delay = lambda: rng.random() * 0.3
-
-            def undo() -> None:
-                loop.disk_delay = usual
-
-            self._until(1.5, undo)
+            rng, scheduler = Random(self.rng.random()), self.world.scheduler
+            usual, until = loop.disk_delay, scheduler.now + 1.5
+            # It ends by itself: another may begin meanwhile, and would put back what it found.
+            loop.disk_delay = lambda: rng.random() * 0.3 if scheduler.now < until else usual()
 
     def _write_back(self) -> None:
         self.world.count("kernel wrote back")
