@@ -24,7 +24,7 @@ from mainstem.sim.disk import SimDisk
 from mainstem.sim.ledger import Ledger, Violation
 from mainstem.sim.loop import EPOCH_MS, Scheduler, SimClock, make_loop
 from mainstem.sim.workloads import check_got_on
-from mainstem.sim.written import Written
+from mainstem.sim.written import Written, WrittenLog
 from mainstem.storage.open_files import OpenFiles
 from mainstem.storage.recovery import open_log
 
@@ -133,6 +133,19 @@ def test_what_a_start_finds_on_another_disk_was_there_before_it() -> None:
     broker: Any = SimpleNamespace(partitions=SimpleNamespace(dirs=SimpleNamespace(logs={PLACE: log})))
     written.look(broker, True)
     assert seen == [("appended", 0), ("reopened", 1)]
+
+
+def test_of_a_log_that_came_back_shorter_than_its_start_the_batch_that_held_it_is_lost() -> None:
+    """Seed 301968: its start, in the middle of its last batch, was known, and the batch was not synced."""
+    written = WrittenLog(PLACE, b"")
+    for base_offset in (18, 20):
+        builder = BatchBuilder()
+        builder.append(EPOCH_MS, None, b"one")
+        builder.append(EPOCH_MS, None, b"two")
+        written.batches.append(BatchView(base_offset.to_bytes(8, "big") + builder.build()[8:], 0))
+    written.end = 22
+    assert [batch.base_offset for batch in written.cut(21)] == [20]
+    assert written.end == 21
 
 
 class Starts(Run):
