@@ -16,6 +16,7 @@ from mainstem.sim.checkers.appended_once import AppendedOnce
 from mainstem.sim.checkers.crash_keeps import CrashKeeps
 from mainstem.sim.checkers.durable_stays import CHECKPOINT, DurableStays
 from mainstem.sim.checkers.metadata_replays import is_same
+from mainstem.sim.checkers.moves_end import MovesEnd
 from mainstem.sim.checkers.producers_outlive import COPY, ProducersOutlive
 from mainstem.sim.checkers.times_are_found import NOT_FOUND, Answer, check
 from mainstem.sim.checkers.what_goes_is_due import WhatGoesIsDue
@@ -323,6 +324,28 @@ def test_a_snapshot_in_a_copy_that_has_not_taken_its_place_stands_for_nothing() 
     disk.remove(f"/data/short-0/{COPY}")
     with pytest.raises(Violation, match="T1 a snapshot is there for what is gone"):
         start()
+
+
+@pytest.mark.parametrize("is_removed", [True, False])
+def test_a_copy_that_a_power_loss_brought_back_has_time_to_go(is_removed: bool) -> None:
+    """Seed 302052: its removal was not synced, and nobody waited for the next one."""
+    run = Run()
+    disk = run.world.disk = SimDisk(Random(0))
+    disk.make_directories("/data/log-0.1-future")
+    disk.open("/data/log-0.1-future/copy", create=True)
+    broker: Any = SimpleNamespace(partitions=SimpleNamespace(dirs=SimpleNamespace(moves={})))
+    run.world.process.broker = broker
+    moves = MovesEnd(run.world, CrashKeeps(run.world))
+    moves.is_settled = True
+    if is_removed:
+        run.scheduler.later(1.0, lambda: disk.remove("/data/log-0.1-future/copy"))
+    waiting = make_loop(run.scheduler, Random(0), "observer").create_task(moves.wait_until_over())
+    assert run.scheduler.run_until(waiting.done, 60)
+    if is_removed:
+        moves.at_end(broker)
+    else:
+        with pytest.raises(Violation, match="D8 a move ends"):
+            moves.at_end(broker)
 
 
 def test_a_fetch_that_brings_nothing_though_there_is_something_is_noticed() -> None:
