@@ -618,7 +618,7 @@ class World:
         self._check()
         self._heal()
         self.is_stopping = True
-        self._until(self._all_done, LIVENESS_S, "P12 clients finish")
+        self._finish()
         self._wait(self.observer.watch_groups(), LIVENESS_S, "G9 the coordinator answers")
         if self.is_transactional:
             self.process.clock.jump(TIMEOUTS_ARE_OVER_MS)
@@ -630,6 +630,10 @@ class World:
             checker.at_end(self.process.broker)
         self.counts["acknowledged"] += self.ledger.acked_count
         self.counts["read"] += self.ledger.read_count
+
+    def _finish(self) -> None:
+        """Lets the clients come to their end."""
+        self._until(self._all_done, LIVENESS_S, "P12 clients finish")
 
     def _check(self) -> None:
         if self._violation is not None:
