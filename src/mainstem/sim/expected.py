@@ -32,6 +32,7 @@ EXPECTED: Final = (
     "X2 kill",
     "X3 power loss",
     "X4 pause",
+    "X4 client paused",
     "X5 death while starting",
     "X5 death after a clean stop",
     "X3 switched off after a clean stop",

@@ -23,6 +23,9 @@ CLEAN_DEATHS: Final = 0.25
 SWITCHED_OFF: Final = 0.4
 """Of the machines whose broker was stopped, how many are switched off before it is started again."""
 
+PAUSING_SHARE: Final = 0.2
+"""Of the runs, how many have clients that are paused now and then."""
+
 
 class Nemesis:
     def __init__(self, world: "World", rng: Random) -> None:
@@ -51,12 +54,14 @@ class Nemesis:
             self.families["peers"] = (self._peers, self._late_requests)
         self.kinds: list[Callable[[], None]] = []
         self._power_is_lost = True
+        self._clients_suffer = True
         self.allow(self.families)
         self.is_over = False
         self._rotting = rng.choice(world.may_rot())
         self._disks_left = 1
         self._starts = Random(f"{world.seed}:starts after a clean stop")
         self._switched_off = Random(f"{world.seed}:switched off")
+        self._pauses = Random(f"{world.seed}:paused clients")
 
     def allow(self, families: Iterable[str]) -> None:
         """Draws what may go wrong in this run from these families only; ValueError for one that is not known."""
@@ -65,6 +70,7 @@ class Nemesis:
         if unknown:
             raise ValueError(f"no faults are called {unknown[0]!r}; there are {', '.join(self.families)}")
         self._power_is_lost = "power" in wanted
+        self._clients_suffer = "processes" in wanted
         kinds = [kind for name in wanted for kind in self.families[name]]
         self.kinds = self.rng.sample(kinds, min(len(kinds), self.rng.randint(2, 7)))
         if self.world.theme == "groups":
@@ -76,6 +82,8 @@ class Nemesis:
 
     def begin(self) -> None:
         self.world.scheduler.later(self.rng.random() * 1.5, self._turn)
+        if self.kinds and self._clients_suffer and self._pauses.random() < PAUSING_SHARE:
+            self.world.scheduler.later(self._pauses.random() * 2, self._pause_client)
 
     def _turn(self) -> None:
         if self.is_over:
@@ -189,6 +197,19 @@ class Nemesis:
             self.world.trace("pause", int(stalled))
             loop.pause(stalled=stalled)
             self._until(self.rng.choice((0.05, 0.5, 3.0)), loop.resume)
+
+    def _pause_client(self) -> None:
+        """Longer than some time-outs: what was due meanwhile comes all at once, by a clock that has moved on."""
+        if self.is_over:
+            return
+        name = self._pauses.choice(list(self.world.clients))
+        loop = self.world.clients[name][0]
+        if not loop.is_paused:
+            self.world.count("X4 client paused")
+            self.world.trace("client paused", name)
+            loop.pause()
+            self._until(self._pauses.choice((0.1, 0.7, 3.0)), loop.resume)
+        self.world.scheduler.later(0.2 + self._pauses.random() * 1.5, self._pause_client)
 
     def _client_dies(self) -> None:
         self.world.count("client died")

@@ -48,6 +48,10 @@ class MovesEnd(Checker):
         self._crash_keeps = crash_keeps
         self._moves: dict[Place, Seen] = {}
 
+    @property
+    def is_any_under_way(self) -> bool:
+        return bool(self._moves)
+
     def set_pace(self) -> None:
         broker = self.world.process.broker
         if broker is not None and self.piece_bytes:
