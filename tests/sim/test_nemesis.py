@@ -28,3 +28,12 @@ def test_a_slow_disk_is_as_fast_as_before_when_another_one_began_meanwhile() -> 
     assert max(loop.disk_delay() for _ in range(50)) > 0.1
     world.scheduler.run_for(2.0)
     assert max(loop.disk_delay() for _ in range(50)) < 0.01
+
+
+def test_a_machine_that_is_down_does_not_lose_its_power_unseen() -> None:
+    """Seed 25: it lost what was not synced, of which nobody was told."""
+    world = served(0)
+    world.process.kill()
+    before = world.disk.fingerprint()
+    world.nemesis._die_again_and_again()
+    assert world.disk.fingerprint() == before

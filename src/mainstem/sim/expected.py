@@ -35,6 +35,7 @@ EXPECTED: Final = (
     "X4 client paused",
     "X5 death while starting",
     "X5 death after a clean stop",
+    "X5 death in one start after the other",
     "X3 switched off after a clean stop",
     "X6 older disk",
     "X7 empty disk",

@@ -26,6 +26,9 @@ SWITCHED_OFF: Final = 0.4
 PAUSING_SHARE: Final = 0.2
 """Of the runs, how many have clients that are paused now and then."""
 
+DYING_SHARE: Final = 0.15
+"""Of the runs, how many have a start that dies, and the one after it, and some more."""
+
 
 class Nemesis:
     def __init__(self, world: "World", rng: Random) -> None:
@@ -55,6 +58,7 @@ class Nemesis:
         self.kinds: list[Callable[[], None]] = []
         self._power_is_lost = True
         self._clients_suffer = True
+        self._broker_dies = True
         self.allow(self.families)
         self.is_over = False
         self._rotting = rng.choice(world.may_rot())
@@ -62,6 +66,9 @@ class Nemesis:
         self._starts = Random(f"{world.seed}:starts after a clean stop")
         self._switched_off = Random(f"{world.seed}:switched off")
         self._pauses = Random(f"{world.seed}:paused clients")
+        self._dying = Random(f"{world.seed}:dying starts")
+        self._deaths_left = 0
+        """How many starts from now die, one after the other."""
 
     def allow(self, families: Iterable[str]) -> None:
         """Draws what may go wrong in this run from these families only; ValueError for one that is not known."""
@@ -71,6 +78,7 @@ class Nemesis:
             raise ValueError(f"no faults are called {unknown[0]!r}; there are {', '.join(self.families)}")
         self._power_is_lost = "power" in wanted
         self._clients_suffer = "processes" in wanted
+        self._broker_dies = "broker" in wanted
         kinds = [kind for name in wanted for kind in self.families[name]]
         self.kinds = self.rng.sample(kinds, min(len(kinds), self.rng.randint(2, 7)))
         if self.world.theme == "groups":
@@ -84,6 +92,8 @@ class Nemesis:
         self.world.scheduler.later(self.rng.random() * 1.5, self._turn)
         if self.kinds and self._clients_suffer and self._pauses.random() < PAUSING_SHARE:
             self.world.scheduler.later(self._pauses.random() * 2, self._pause_client)
+        if self.kinds and self._broker_dies and self._dying.random() < DYING_SHARE:
+            self.world.scheduler.later(0.3 + self._dying.random() * 4, self._die_again_and_again)
 
     def _turn(self) -> None:
         if self.is_over:
@@ -96,10 +106,12 @@ class Nemesis:
                 self.world.count("X5 death after a clean stop")
                 process.crash_after = self._starts.randrange(120)
                 process.crash_is_power_loss = self._starts.random() < 0.5
+            self._die_starting()
             self.world.restart()
         elif self.kinds and self.rng.random() < 0.75:
             self.rng.choice(self.kinds)()
-        self.world.scheduler.later(0.05 + self.rng.random() ** 2 * 1.5, self._turn)
+        usual_s = 0.05 + self.rng.random() ** 2 * 1.5
+        self.world.scheduler.later(0.05 if self._deaths_left else usual_s, self._turn)
 
     def switch_off(self) -> None:
         """A machine may be switched off once its broker has stopped: what that has written is synced, all of it."""
@@ -188,6 +200,23 @@ class Nemesis:
             self.world.kill()
             process.crash_after = self.rng.randrange(120)
             self.world.restart()
+
+    def _die_again_and_again(self) -> None:
+        """X5, by design: what one start has begun to mend the next one finds half done, and dies as well."""
+        if not self.is_over:
+            self._deaths_left = self._dying.randint(2, 5)
+            is_power_loss = self._power_is_lost and self._dying.random() < 0.5
+            if self.world.process.is_up:
+                (self.world.power_loss if is_power_loss else self.world.kill)()
+
+    def _die_starting(self) -> None:
+        world, process = self.world, self.world.process
+        if process.died_of in ("kill -9", "power loss") and process.life > world.served_life + 1:
+            world.count("X5 death in one start after the other")
+        if self._deaths_left:
+            self._deaths_left -= 1
+            process.crash_after = self._dying.randrange(self._dying.choice((20, 120, 400)))
+            process.crash_is_power_loss = self._power_is_lost and self._dying.random() < 0.5
 
     def _pause(self) -> None:
         loop = self.world.process.loop

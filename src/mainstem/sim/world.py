@@ -162,6 +162,8 @@ class World:
         self._awaited: asyncio.Task[None] | None = None
         self._loops: list[SimLoop] = []
         self._violation: Violation | None = None
+        self.served_life = 0
+        """Which life of the broker has come through its start, the last time one has."""
         self._producer_ids = ProducerIdsAreNew(self)
         self._producer_ids_rotate = ProducerIdsRotate(self)
         self._failed_directory = FailedDirectory(self)
@@ -411,6 +413,7 @@ class World:
             self._fail(violation)
 
     def _served(self, broker: Broker) -> None:
+        self.served_life = self.process.life
         try:
             for checker in self.checkers:
                 checker.served(broker)
