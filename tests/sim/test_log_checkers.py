@@ -13,8 +13,11 @@ from mainstem.protocol.batch import BatchView
 from mainstem.protocol.builder import BatchBuilder
 from mainstem.protocol.messages.metadata_records import ConfigRecord, TopicRecord
 from mainstem.sim.checkers.appended_once import AppendedOnce
+from mainstem.sim.checkers.crash_keeps import CrashKeeps
 from mainstem.sim.checkers.durable_stays import CHECKPOINT, DurableStays
 from mainstem.sim.checkers.metadata_replays import is_same
+from mainstem.sim.checkers.moves_end import MovesEnd
+from mainstem.sim.checkers.producers_outlive import COPY, ProducersOutlive
 from mainstem.sim.checkers.times_are_found import NOT_FOUND, Answer, check
 from mainstem.sim.checkers.what_goes_is_due import WhatGoesIsDue
 from mainstem.sim.client import SimClient
@@ -22,7 +25,7 @@ from mainstem.sim.disk import SimDisk
 from mainstem.sim.ledger import Ledger, Violation
 from mainstem.sim.loop import EPOCH_MS, Scheduler, SimClock, make_loop
 from mainstem.sim.workloads import check_got_on
-from mainstem.sim.written import Written
+from mainstem.sim.written import Written, WrittenLog
 from mainstem.storage.open_files import OpenFiles
 from mainstem.storage.recovery import open_log
 
@@ -131,6 +134,19 @@ def test_what_a_start_finds_on_another_disk_was_there_before_it() -> None:
     broker: Any = SimpleNamespace(partitions=SimpleNamespace(dirs=SimpleNamespace(logs={PLACE: log})))
     written.look(broker, True)
     assert seen == [("appended", 0), ("reopened", 1)]
+
+
+def test_of_a_log_that_came_back_shorter_than_its_start_the_batch_that_held_it_is_lost() -> None:
+    """Seed 301968: its start, in the middle of its last batch, was known, and the batch was not synced."""
+    written = WrittenLog(PLACE, b"")
+    for base_offset in (18, 20):
+        builder = BatchBuilder()
+        builder.append(EPOCH_MS, None, b"one")
+        builder.append(EPOCH_MS, None, b"two")
+        written.batches.append(BatchView(base_offset.to_bytes(8, "big") + builder.build()[8:], 0))
+    written.end = 22
+    assert [batch.base_offset for batch in written.cut(21)] == [20]
+    assert written.end == 21
 
 
 class Starts(Run):
@@ -242,6 +258,94 @@ def test_a_damaged_log_may_be_left_alone_and_never_be_cut_below_its_recovery_poi
     run.world.written.recovered[PLACE] = 6
     with pytest.raises(Violation, match="D4 what was durable is never cut"):
         durable.served(broker)
+
+
+class Copied(Run):
+    """One log whose machine comes back with a copy of its disk: synced up to 4, and with 16 records."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world.process.is_serving = False
+        self.world.process.life = 3
+        self.world.written.recovered = {}
+        self.crash_keeps = CrashKeeps(self.world)
+        self.crash_keeps.expect(self.crash_keeps.ends(self._broker(16)))
+
+    def _broker(self, end: int) -> Any:
+        log = SimpleNamespace(recovery_point=4, log_end=end)
+        partition = SimpleNamespace(topic=PLACE[0], index=PLACE[1], topic_id=b"id", log=log)
+
+        class Partitions(list[Any]):
+            dirs = SimpleNamespace(any_offline=False)
+
+        image = SimpleNamespace(topics_by_id={})
+        return SimpleNamespace(partitions=Partitions([partition]), image=image)
+
+    def die_starting(self, how: str) -> None:
+        self.crash_keeps.died(None, how)
+
+    def come_back(self, end: int) -> None:
+        self.crash_keeps.served(self._broker(end))
+
+
+def test_of_a_copied_disk_a_power_loss_may_take_what_was_not_synced_when_it_was_copied() -> None:
+    """Seed 7214: the first start with the copy ended in a power loss."""
+    run = Copied()
+    run.die_starting("power loss")
+    run.come_back(4)
+    run = Copied()
+    run.die_starting("power loss")
+    with pytest.raises(Violation, match="D3 a crash loses only what was not synced"):
+        run.come_back(3)
+    run = Copied()
+    run.die_starting("kill -9")
+    with pytest.raises(Violation, match="D3 a crash loses only what was not synced"):
+        run.come_back(15)
+
+
+def test_a_snapshot_in_a_copy_that_has_not_taken_its_place_stands_for_nothing() -> None:
+    """Seeds 300056, 301381: a kill while what is known of producers was written beside the copy."""
+    run = Run()
+    disk = run.world.disk = SimDisk(Random(0))
+    run.world.had_disk_error = False
+    run.world.producers_expire = False
+    run.world.may_trim = lambda topic: True
+    disk.make_directories("/data/short-0")
+    for name in (COPY, "00000000000000000010.log", "00000000000000000010.snapshot"):
+        disk.open(f"/data/short-0/{name}", create=True)
+    outlive = ProducersOutlive(run.world)
+
+    def start() -> None:
+        outlive.starting()
+        outlive.served(SimpleNamespace(partitions=[]))  # type: ignore[arg-type]
+
+    start()
+    start()
+    disk.remove(f"/data/short-0/{COPY}")
+    with pytest.raises(Violation, match="T1 a snapshot is there for what is gone"):
+        start()
+
+
+@pytest.mark.parametrize("is_removed", [True, False])
+def test_a_copy_that_a_power_loss_brought_back_has_time_to_go(is_removed: bool) -> None:
+    """Seed 302052: its removal was not synced, and nobody waited for the next one."""
+    run = Run()
+    disk = run.world.disk = SimDisk(Random(0))
+    disk.make_directories("/data/log-0.1-future")
+    disk.open("/data/log-0.1-future/copy", create=True)
+    broker: Any = SimpleNamespace(partitions=SimpleNamespace(dirs=SimpleNamespace(moves={})))
+    run.world.process.broker = broker
+    moves = MovesEnd(run.world, CrashKeeps(run.world))
+    moves.is_settled = True
+    if is_removed:
+        run.scheduler.later(1.0, lambda: disk.remove("/data/log-0.1-future/copy"))
+    waiting = make_loop(run.scheduler, Random(0), "observer").create_task(moves.wait_until_over())
+    assert run.scheduler.run_until(waiting.done, 60)
+    if is_removed:
+        moves.at_end(broker)
+    else:
+        with pytest.raises(Violation, match="D8 a move ends"):
+            moves.at_end(broker)
 
 
 def test_a_fetch_that_brings_nothing_though_there_is_something_is_noticed() -> None:

@@ -3,6 +3,8 @@
 import asyncio
 from random import Random
 
+import pytest
+
 from mainstem.sim.loop import Scheduler, make_loop
 from mainstem.sim.network import Network
 
@@ -97,6 +99,21 @@ def test_nothing_gets_through_after_a_lost_answer() -> None:
     server.write(b"first")
     pair.network.faults.lose_answer_share = 0.0
     server.write(b"second")
+    pair.run(1)
+    assert pair.answered.data == b""
+    assert pair.answered.lost
+
+
+@pytest.mark.parametrize("how", ["close", "abort"])
+def test_who_has_ended_a_connection_hears_no_more_of_it_but_its_end(how: str) -> None:
+    """Seed 88: a client was paused, and gave up at once when it went on; asyncio brings it no data after that either."""
+    pair = Pair()
+    pair.client_loop.pause()
+    pair.network.connections[1][1].write(b"answer")
+    pair.run(1)
+    assert pair.client_loop.parked
+    getattr(pair.transport, how)()
+    pair.client_loop.resume()
     pair.run(1)
     assert pair.answered.data == b""
     assert pair.answered.lost

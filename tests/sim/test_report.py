@@ -13,9 +13,9 @@ import pytest
 
 from mainstem.sim import __main__ as sim_main
 from mainstem.sim.__main__ import progress, report
+from mainstem.sim.expected import EXPECTED, REACHED, SEEDS_MIN, SELDOM, never_happened
 from mainstem.sim.ledger import Violation
 from mainstem.sim.loop import Scheduler
-from mainstem.sim.nemesis import EXPECTED, REACHED
 from mainstem.sim.trace import Trace
 from mainstem.sim.tuning import Tuning
 from mainstem.sim.workers import run_in_workers
@@ -128,6 +128,18 @@ def test_a_campaign_in_which_something_never_happened_fails(
     told = capsys.readouterr().out
     assert ("these never happened" in told) == bool(left_out)
     assert left_out in told
+
+
+def test_what_is_rare_is_asked_of_campaigns_that_are_large_enough_for_it() -> None:
+    everything = dict.fromkeys((*EXPECTED, *REACHED), 1)
+    assert set(SELDOM) < set(everything)
+    assert all(SEEDS_MIN < seeds <= 20_000 for seeds in SELDOM.values()), "what no campaign is asked for is no proof"
+    for name, seeds in SELDOM.items():
+        without = everything | {name: 0}
+        assert never_happened(without, seeds - 1) == []
+        assert never_happened(without, seeds) == [name]
+    assert never_happened({}, SEEDS_MIN - 1) == []
+    assert never_happened(everything | {"X2 kill": 0}, SEEDS_MIN) == ["X2 kill"]
 
 
 def test_what_is_counted_of_a_run_is_what_happened_in_it() -> None:

@@ -76,12 +76,17 @@ def test_a_failing_check_is_reported_with_its_seed_and_story() -> None:
     assert isinstance(failure.value.__cause__, ValueError)
 
 
-def test_a_process_that_does_not_end_is_a_failure() -> None:
+def test_a_process_that_does_not_end_is_a_failure_of_its_own() -> None:
     async def work(sim: Simulation) -> None:
         await asyncio.get_running_loop().create_future()
 
-    with pytest.raises(SimulationFailed, match="P12 clients finish"):
-        simulate({"worker": work}, topics={}, seeds=[1], faults=("network",))
+    async def end(sim: Simulation) -> None:
+        sim.note("that was all")
+
+    with pytest.raises(SimulationFailed, match=r"seed 1: process 'worker' did not end\n  the faults were over"):
+        simulate({"worker": work, "other": end}, topics={}, seeds=[1], faults=("network",))
+    with pytest.raises(SimulationFailed, match="processes 'one', 'two' did not end"):
+        simulate({"one": work, "two": work}, topics={}, seeds=range(3), faults=("processes",))
 
 
 def test_faults_that_nobody_knows_are_refused() -> None:

@@ -21,6 +21,7 @@ from mainstem.sim.checkers.no_hanging_transactions import NoHangingTransactions
 from mainstem.sim.checkers.old_epochs_are_over import OldEpochsAreOver
 from mainstem.sim.checkers.producer_ids_rotate import ProducerIdsRotate
 from mainstem.sim.checkers.producers_are_known import ProducersAreKnown
+from mainstem.sim.checkers.transactions_have_their_time import TransactionsHaveTheirTime
 from mainstem.sim.committed import check_given, committed_between
 from mainstem.sim.disk import SimDisk
 from mainstem.sim.ledger import Ledger, Violation
@@ -339,3 +340,30 @@ def test_a_producer_of_which_something_else_is_known_is_noticed(known_as: tuple[
     known.mark(timestamp=500, known_as=known_as)
     with pytest.raises(Violation, match="T4 a producer is known its time"):
         known.look()
+
+
+@pytest.mark.parametrize("is_seen", [False, True], ids=["never late", "late for a moment"])
+def test_a_transaction_whose_time_was_over_by_the_clock_may_be_aborted_when_that_was_set_back(is_seen: bool) -> None:
+    """Seed 301526: one of several that were found to be late together was aborted when the clock had been set back."""
+    logs = Logs()
+    scheduler = logs.world.scheduler = Scheduler(Random(0))
+    clock = logs.world.process.clock = SimClock(scheduler)
+    logs.world.txns.is_left_alone = lambda transactional_id, producer: True
+    logs._following.insert(0, TransactionsHaveTheirTime(logs.world))
+    if not is_seen:
+        clock.jump(2000)  # before it began, which is no matter to it
+        clock.jump(-2000)
+    start_ms = clock.wall_ms()
+    scheduler.now = 0.1
+    logs.note(TxnState.ONGOING, 0, start_ms=start_ms, updated_ms=start_ms)
+    if is_seen:
+        clock.jump(2000)
+        scheduler.now = 0.2
+        clock.jump(-2000)
+    now_ms = clock.wall_ms()
+    if is_seen:
+        logs.note(TxnState.PREPARE_ABORT, 1, start_ms=start_ms, updated_ms=now_ms)
+        assert logs.world.counts["transaction timed out"] == 1
+    else:
+        with pytest.raises(Violation, match="T12 a transaction has its time"):
+            logs.note(TxnState.PREPARE_ABORT, 1, start_ms=start_ms, updated_ms=now_ms)

@@ -183,10 +183,13 @@ class SimClock:
         self.skew_ms = 0
         self.before_jump: Callable[[], None] | None = None
         """Called while it still shows what it showed: between two jumps it only goes forward."""
+        self.jumps: list[tuple[float, int]] = []
+        """When it was set, and what it showed then."""
 
     def jump(self, by_ms: int) -> None:
         if self.before_jump is not None:
             self.before_jump()
+        self.jumps.append((self._scheduler.now, self.wall_ms()))
         self.skew_ms += by_ms
 
     def wall_ms(self) -> int:

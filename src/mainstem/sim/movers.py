@@ -5,7 +5,8 @@ is told must make sense whenever it is told: each directory once, each partition
 When everything is healed it asks once more for each partition: these moves end, and nothing of any copy is left over.
 
 A move ends in a few renames, which chance alone hardly ever meets: in some of these runs the process dies, or a
-directory fails, right there.
+directory fails, right there. Nor does a clean stop often come while one is under way: in some runs whoever moves
+partitions stops the broker as soon as a move has begun.
 
 Drawn from streams of their own, so that the runs without are what they would be.
 """
@@ -64,6 +65,8 @@ FUTURE: Final = "-future"
 _NOWHERE: Final = "/nowhere"
 _LATE_S: Final = 4.0
 """When a request that was sent before everything was healed has come, or never will (N10)."""
+_STOPS_SHARE: Final = 0.6
+"""Of the runs with moves, how many have a clean stop in the middle of one."""
 _ROUNDS: Final = 400
 _ROUND_S: Final = 0.1
 _MAY_REFUSE: Final = frozenset(
@@ -144,6 +147,8 @@ class Mover:
             internal += [(STATE_TOPIC, 0), (STATE_TOPIC, 1)]
         self._lasting = [(topic, index) for topic, (count, _) in world.topics.items() for index in range(count)]
         self._places = [*self._lasting, *self._lasting, *internal, ("churn0", 0), ("churn1", 0)]
+        stops = Random(f"{world.seed}:stops amid moves")
+        self._stops_left = 1 if stops.random() < _STOPS_SHARE else 0
 
     async def run(self) -> None:
         while not self.world.is_stopping:
@@ -171,6 +176,10 @@ class Mover:
             is_sick = self.world.had_disk_error or code is not ErrorCode.KAFKA_STORAGE_ERROR
             if code not in _MAY_REFUSE or not is_sick:
                 raise Violation(PROMISE, f"a move of {place} to {wanted[place]} was refused with {code.name}")
+        if self._stops_left and self.world.moves.is_any_under_way and not self.world.nemesis.is_over:
+            self._stops_left -= 1
+            self.world.count("X1 stop")
+            self.world.process.stop()
 
     async def _move_nowhere(self) -> None:
         place = self.rng.choice(self._lasting)

@@ -134,11 +134,12 @@ class SimTransport(asyncio.Transport):
 
     def _read(self) -> None:
         pipe = self.incoming
-        while pipe.arrived and self._reading and not self._lost:
+        # Who has closed or aborted a connection hears nothing of it but its end.
+        while pipe.arrived and self._reading and not self._closing:
             data = pipe.arrived.popleft()
             if isinstance(self.protocol, asyncio.BufferedProtocol):
                 at = 0
-                while at < len(data) and not self._lost:
+                while at < len(data) and not self._closing:
                     room = memoryview(self.protocol.get_buffer(-1))
                     count = min(len(room), len(data) - at)
                     room[:count] = data[at : at + count]

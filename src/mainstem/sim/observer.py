@@ -43,6 +43,7 @@ class Observer:
     async def read_everything(self) -> None:
         client = self.world.observing_client()
         await self.all_visible()
+        await self.world.moves.wait_until_over()
         for topic, (partitions, _) in self.world.topics.items():
             for partition in range(partitions):
                 if (topic, partition) in self.world.ledger.damaged:

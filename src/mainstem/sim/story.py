@@ -8,6 +8,7 @@ TURNS: Final = frozenset(
     {
         "another disk",
         "client died",
+        "client paused",
         "clock",
         "cut",
         "damaged",
@@ -36,6 +37,7 @@ _WORDS: Final = {
     "another disk": "the machine gets another disk",
     "assigned": "{0} has partitions {3} in generation {2} of {1}",
     "client died": "{0} dies, and another takes its place",
+    "client paused": "{0} is paused",
     "clock": "the broker's clock is {0} ms off",
     "connect": "{0} connects to {1}: connection {2}",
     "cut": "nothing gets from {0} to {1} for {2} s",

@@ -36,7 +36,7 @@ from mainstem.sim.checkers.appended_once import AppendedOnce
 from mainstem.sim.checkers.checkpoints_are_whole import CheckpointsAreWhole
 from mainstem.sim.checkers.compaction_keeps import CompactionKeeps
 from mainstem.sim.checkers.coordinator_replays import CoordinatorReplays
-from mainstem.sim.checkers.crash_keeps import CrashKeeps
+from mainstem.sim.checkers.crash_keeps import CrashKeeps, Ends
 from mainstem.sim.checkers.durable_stays import DurableStays
 from mainstem.sim.checkers.failed_directory import FailedDirectory
 from mainstem.sim.checkers.group_log import GroupLog
@@ -165,6 +165,8 @@ class World:
         self._awaited: asyncio.Task[None] | None = None
         self._loops: list[SimLoop] = []
         self._violation: Violation | None = None
+        self.served_life = 0
+        """Which life of the broker has come through its start, the last time one has."""
         self._producer_ids = ProducerIdsAreNew(self)
         self._producer_ids_rotate = ProducerIdsRotate(self)
         self._failed_directory = FailedDirectory(self)
@@ -238,7 +240,7 @@ class World:
         self.observer = Observer(self)
         self.nemesis = Nemesis(self, Random(f"{seed}:nemesis"))
         self._admins: list[Admin] = []
-        self._image: tuple[SimDisk, dict[tuple[bytes, int], int]] | None = None
+        self._image: tuple[SimDisk, Ends] | None = None
 
     # The shape of a run
 
@@ -417,6 +419,7 @@ class World:
             self._fail(violation)
 
     def _served(self, broker: Broker) -> None:
+        self.served_life = self.process.life
         try:
             for checker in self.checkers:
                 checker.served(broker)
@@ -624,7 +627,7 @@ class World:
         self._check()
         self._heal()
         self.is_stopping = True
-        self._until(self._all_done, LIVENESS_S, "P12 clients finish")
+        self._finish()
         self._wait(self.observer.watch_groups(), LIVENESS_S, "G9 the coordinator answers")
         if self.is_transactional:
             self.process.clock.jump(TIMEOUTS_ARE_OVER_MS)
@@ -636,6 +639,10 @@ class World:
             checker.at_end(self.process.broker)
         self.counts["acknowledged"] += self.ledger.acked_count
         self.counts["read"] += self.ledger.read_count
+
+    def _finish(self) -> None:
+        """Lets the clients come to their end."""
+        self._until(self._all_done, LIVENESS_S, "P12 clients finish")
 
     def _check(self) -> None:
         if self._violation is not None:

@@ -62,8 +62,11 @@ class WrittenLog:
         return found
 
     def cut(self, end: int) -> list[BatchView]:
-        """It came back with this end: what was past that is lost."""
-        lost = [batch for batch in self.batches if batch.base_offset >= end]
+        """It came back with this end: what was past that is lost.
+
+        The end is in the middle of a batch where the log's own start was, and that batch did not come back.
+        """
+        lost = [batch for batch in self.batches if batch.last_offset >= end]
         if lost:
             del self.batches[-len(lost) :]
             self.lost += lost

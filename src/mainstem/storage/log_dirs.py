@@ -308,9 +308,10 @@ class LogDirs(Generic[LogT]):
         online = {directory.directory_id for directory in self.online}
         for key, home in list(self._homes.items()):
             named = assigned(*key)
-            if named is None or named in online:
+            if named is None:
                 continue
-            if self._is_copy(home, key) or not self._may_hold_records(home, key):
+            # The metadata may name the directory of a copy, where it has not heard of the move before.
+            if self._is_copy(home, key) or (named not in online and not self._may_hold_records(home, key)):
                 with suppress(StorageError):  # its directory is offline then, and takes it along
                     self.set_stray(*key)
 

@@ -36,7 +36,7 @@ from mainstem.sim.ledger import Place, Violation
 from mainstem.sim.tuning import Tuning
 from mainstem.sim.txn_shape import TxnShape
 from mainstem.sim.workloads import client_ms
-from mainstem.sim.world import A_DAY_MS, ADDRESS, SAFETY_S, Result, World
+from mainstem.sim.world import A_DAY_MS, ADDRESS, LIVENESS_S, SAFETY_S, Result, World
 
 Process = Callable[["Simulation"], Awaitable[None]]
 
@@ -167,6 +167,18 @@ class _World(World):
                 raise Violation(f"process {name!r} failed", f"{type(error).__name__}: {error}") from error
 
         return start
+
+    def _finish(self) -> None:
+        """What runs inside is the user's, and so is the promise that it ends."""
+        done = self.scheduler.run_until(self._all_done, self.scheduler.now + LIVENESS_S)
+        self._check()
+        if not done:
+            late = [name.rstrip("'") for name, task in self._tasks.items() if not task.done()]
+            names = ", ".join(repr(name) for name in late)
+            raise Violation(
+                f"process {names} did not end" if len(late) == 1 else f"processes {names} did not end",
+                f"the faults were over, `is_over` was true, and the broker served, for {LIVENESS_S:.0f} s",
+            )
 
     async def _read_everything(self) -> None:
         await self.observer.all_visible()

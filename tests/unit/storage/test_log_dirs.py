@@ -545,6 +545,22 @@ def test_a_copy_that_has_not_taken_the_place_of_its_partition_is_set_aside_thoug
     assert dirs.logs["t", 0].place.folder == f"{own}/t-0"
 
 
+def test_a_copy_is_not_served_while_a_directory_is_offline_though_the_metadata_names_its_own() -> None:
+    """The partition had been moved away, of which the metadata had not heard, and was on its way back: its directory
+    failed at the last step, and it went on where it was."""
+    disk = new_disk("/a", "/b")
+    for path in ("/a", "/b"):
+        make_folder(disk, f"{path}/t-0", TOPIC_ID)
+        fill(disk, f"{path}/t-0/00000000000000000000.log")
+    disk.open("/a/t-0/copy", create=True).close()
+    disk.faults.append(Fault(Effect.FAIL, None, "/b/", times=-1))
+    dirs = LogDirs(disk, Random(2), ["/a", "/b"], CLUSTER, 1, open_fake)
+    named = dirs.directories[0].directory_id
+    list(dirs.load(0, lambda topic, partition: named, lambda topic, partition: TOPIC_ID))
+    assert dirs.any_offline
+    assert ("t", 0) not in dirs.logs
+
+
 @pytest.mark.parametrize("own", ["/a", "/b", "/c"])
 def test_two_copies_of_a_partition_do_not_keep_it_from_being_found_in_a_third_directory(own: str) -> None:
     """One whose directory failed at the end of a move, and one that a crash left at the end of the next."""

@@ -6,6 +6,7 @@ from mainstem.sim.ledger import Violation
 from mainstem.storage.log import Log
 
 Key = tuple[bytes, int]
+Ends = dict[Key, tuple[int, int]]
 
 
 class CrashKeeps(Checker):
@@ -56,13 +57,17 @@ class CrashKeeps(Checker):
         self._durable.clear()
         self._followed = -1
 
-    def ends(self, broker: Broker) -> dict[Key, int]:
-        return {(each.topic_id, each.index): each.log.log_end for each in broker.partitions}
+    def ends(self, broker: Broker) -> Ends:
+        """How far each log is synced, and where it ends."""
+        return {(each.topic_id, each.index): (each.log.recovery_point, each.log.log_end) for each in broker.partitions}
 
-    def expect(self, ends: dict[Key, int]) -> None:
-        """The broker comes back with a copy of its disk, from when its logs ended there."""
-        self._may_end = {key: (end, end) for key, end in ends.items()}
-        self._durable = dict(ends)
+    def expect(self, ends: Ends) -> None:
+        """The broker comes back with a copy of its disk, from when its logs ended there.
+
+        What was not synced then is no more than cached on the copy: a power loss before they are back may take it.
+        """
+        self._may_end = {key: (end, end) for key, (_, end) in ends.items()}
+        self._durable = {key: durable for key, (durable, _) in ends.items()}
 
     def served(self, broker: Broker) -> None:
         damaged = self.world.ledger.damaged

@@ -6,6 +6,7 @@ Judged when a broker is back, by the batches as they were written: those that a 
 
 A start finds whole what stands for batches that are gone: the snapshot at the offset where the files begin. But for one
 that the start before has written itself: that says what the batches said that were still there, and may be lost again.
+Nor does one count in a copy that has not taken its partition's place yet: the log that it is a copy of is there.
 
 Left out are a log that came back with nothing in it, because what was left ended before its own start; damaged ones;
 runs with a disk that has failed, whose syncs prove nothing; and runs in which producers are forgotten on purpose.
@@ -18,6 +19,8 @@ from mainstem.storage.snapshot import decode_snapshot
 
 OFFSET_DIGITS = 20
 AT_ZERO = "0" * OFFSET_DIGITS
+COPY = "copy"
+"""The file of `storage.log_dirs` in the folder of a copy."""
 
 
 class ProducersOutlive(Checker):
@@ -42,6 +45,8 @@ class ProducersOutlive(Checker):
             logs = [each.rpartition("/")[2] for each in self.world.disk.files(f"{folder}/") if each.endswith(".log")]
             first = min(logs, default=AT_ZERO)
             if name[:OFFSET_DIGITS] != first[:OFFSET_DIGITS] or first.startswith(AT_ZERO) or path in self._by_start:
+                continue
+            if self.world.disk.exists(f"{folder}/{COPY}"):
                 continue
             self.world.count("snapshot for what is gone looked at")
             try:
