@@ -356,7 +356,7 @@ class Partition:
         except StorageError as error:
             self._failed(error)
             return
-        self._flushing = self._loop.run_in_executor(None, job.run)
+        self._flushing = self._loop.run_in_executor(None, job.run, breathe)
         self._flushing.add_done_callback(lambda future: self._flushed(job))
 
     async def settle(self) -> None:
@@ -390,7 +390,7 @@ class Partition:
             job = log.begin_retirement(self._clock.wall_ms())
             if job is None:
                 return 0
-            await self.restructure(job.run)
+            await self.restructure(lambda: job.run(breathe))
             log.finish_restructuring(job)
         except StorageError as error:
             raise self._failed(error) from error

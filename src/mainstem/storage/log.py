@@ -416,7 +416,7 @@ class Log(DurableLog):
         self._add_segment(base_offset, now_ms)
         # The state may end before the segment begins, where offsets were skipped.
         self.producers.states.end_offset = max(self.producers.states.end_offset, base_offset)
-        self.producers.take_snapshot(sync=False)
+        self.producers.begin_snapshot()
         self._unflushed_roll = True
 
     def _will_be_passed_over(self, base_offset: i64) -> bool:
@@ -780,5 +780,6 @@ class Log(DurableLog):
     def abandon(self) -> None:
         """Closes the files as they are, without a write: after a failure, or before the folder is deleted."""
         self.is_closed = True
+        self.producers.abandon()
         for segment in self._segments.all():
             segment.discard()
