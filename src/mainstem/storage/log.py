@@ -39,9 +39,10 @@ from mainstem.storage.open_files import OpenFiles
 from mainstem.storage.producer_store import ProducerStore
 from mainstem.storage.replay import replay_producers
 from mainstem.storage.restructuring import Restructuring, Retirement
-from mainstem.storage.retention import count_below, count_expired, count_over
+from mainstem.storage.retention import count_below, count_expired, count_over, untimed_oldest
 from mainstem.storage.segment import Segment
 from mainstem.storage.swapping import Swap
+from mainstem.storage.timestamps import LargestTimestampsJob
 from mainstem.storage.txn_index import AbortedTransaction
 
 DEFAULT_PRODUCER_EXPIRATION_MS: Final = 86_400_000
@@ -606,6 +607,25 @@ class Log(DurableLog):
         self.log_end = offset
 
     # -- retention -----------------------------------------------------------------------------------------------
+
+    def begin_aging(self, now_ms: i64) -> LargestTimestampsJob | None:
+        """A job that finds out how old the oldest segments are, where only their files tell, up to the first that is
+        not old enough to go; None where it is known. `learn_timestamps` takes it back, `begin_retirement` follows.
+
+        After a start nobody has opened an index yet, and there may be thousands to go.
+        """
+        self._check_alive()
+        retention_ms: i64 = self._config.retention_ms
+        if not self._config.delete or retention_ms < 0:
+            return None
+        oldest_ms: i64 = now_ms - retention_ms
+        try:
+            unknown = untimed_oldest(self._segments, oldest_ms, self.high_watermark, self.log_end)
+            if not unknown:
+                return None
+            return LargestTimestampsJob(unknown, oldest_ms, self.log_end, self._generation)
+        except OSError as error:
+            raise self.fail(error) from error
 
     def begin_retirement(self, now_ms: i64) -> Retirement | None:
         """Takes segments out of the log that the settings or the log start say are old; None where there are none.
