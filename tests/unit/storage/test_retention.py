@@ -79,7 +79,8 @@ def test_how_old_segments_are_that_nobody_has_opened_is_found_out_in_a_thread(yo
     job = log.begin_retirement(now_ms)
     assert job is not None
     on_the_loop += opened
-    assert (job.count, len(on_the_loop)) == (30 - young, pytest.approx(5, abs=4))
+    assert job.count == 30 - young
+    assert len(on_the_loop) < 10
 
 
 def test_segments_whose_age_is_known_or_does_not_matter_are_not_looked_at() -> None:

@@ -166,19 +166,20 @@ class CapturedProducers:
 
         There may be a million, and compiled code lets nobody else run by itself: `breathe` does.
         """
-        slots: i64 = self.hash_slots
-        buckets: list[list[Producer]] = [[] for _ in range((slots + BUCKET_SLOTS - 1) // BUCKET_SLOTS)]
-        taken: i64 = 0
-        for producer in self.producers:
-            buckets[_slot(producer, slots) // BUCKET_SLOTS].append(producer)
-            taken += 1
-            if breathe is not None and taken % _BREATH_PRODUCERS == 0:
-                breathe()
-        for bucket in buckets:
+        for bucket in self._in_buckets(breathe):
             if bucket:
-                yield _in_slot_order(bucket, slots)
+                yield _in_slot_order(bucket, self.hash_slots)
                 if breathe is not None:
                     breathe()
+
+    def _in_buckets(self, breathe: Callable[[], None] | None) -> list[list[Producer]]:
+        slots: i64 = self.hash_slots
+        buckets: list[list[Producer]] = [[] for _ in range((slots + BUCKET_SLOTS - 1) // BUCKET_SLOTS)]
+        for taken, producer in enumerate(self.producers):
+            buckets[_slot(producer, slots) // BUCKET_SLOTS].append(producer)
+            if breathe is not None and taken % _BREATH_PRODUCERS == 0:
+                breathe()
+        return buckets
 
 
 def _slot(producer: Producer, slots: i64) -> i64:
