@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from mainstem.core.log.epochs import LeaderEpochs
-from mainstem.storage import checkpoint, flushing, log_directory, producer_store, restructuring
+from mainstem.storage import checkpoint, log_directory
 from mainstem.storage.clean_shutdown import NAME, UNCLEAN, parse_marker, take_marker
 from mainstem.storage.log_dirs import LogDirs
 from mainstem.storage.recovery import _Loader
+from mainstem.storage.snapshot import SnapshotFile
 
 Reached = Callable[[], None]
 
@@ -57,14 +58,8 @@ def marker_outlives_the_loading(patch: pytest.MonkeyPatch, reached: Reached) -> 
 def snapshots_are_not_synced(patch: pytest.MonkeyPatch, reached: Reached) -> None:
     """KAFKA-9892: snapshots of producers are left to the kernel, and are all that is left where retention has been."""
 
-    def leave(fs: Any, path: str) -> None:
+    def leave(self: SnapshotFile, breathe: Any = None) -> None:
         reached()
+        self.write(breathe)
 
-    take = producer_store.ProducerStore.take_snapshot
-
-    def take_snapshot(self: producer_store.ProducerStore, sync: bool) -> None:
-        take(self, False)
-
-    patch.setattr(flushing, "sync_if_there", leave)
-    patch.setattr(restructuring, "sync_if_there", leave)
-    patch.setattr(producer_store.ProducerStore, "take_snapshot", take_snapshot)
+    patch.setattr(SnapshotFile, "make_durable", leave)

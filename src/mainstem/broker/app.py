@@ -172,7 +172,10 @@ class Broker:
     # Start and stop
 
     async def start(self) -> None:
-        """Returns when clients are served. ValueError, OSError or StorageError where that cannot be."""
+        """Returns when clients are served. ValueError, OSError or StorageError where that cannot be.
+
+        StartInterruptedError where `interrupt` came while logs were being opened; `stop` is then to follow.
+        """
         started = self.loop.time()
         await self.loop.run_in_executor(None, self._quorum.load, [self._controller.image])
         self._quorum.follow(self.follow)
@@ -216,6 +219,11 @@ class Broker:
                 "start_ms": int((self.loop.time() - started) * 1000),
             },
         )
+
+    def interrupt(self) -> None:
+        """For who wants a start to end before it is done. Past the opening of the logs it takes but moments, and is not
+        cut short."""
+        self.partitions.interrupt()
 
     async def stop(self) -> None:
         """The clean stop: leadership is handed over, every log is closed and marked so."""

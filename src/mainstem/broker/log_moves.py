@@ -15,6 +15,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
+from mainstem.broker.clock import breathe
 from mainstem.broker.partition import Partition
 from mainstem.broker.partitions import storage_cause
 from mainstem.protocol.errors import ErrorCode, RemoteError
@@ -156,12 +157,17 @@ class LogMoves:
             step.release()
         if self._is_on(partition, move):
             copy.append(data, broker.clock.wall_ms())
+            if move.log.has_unflushed_roll:
+                await self._flush_copy(partition, move, rolled_only=True)
 
     async def _flush(self, partition: Partition, move: Move[Log]) -> None:
         """Makes the bulk of both logs durable in threads, so that the swap has little left to do."""
         partition.make_durable()
-        job: FlushJob = move.log.begin_flush(self._broker.clock.wall_ms())
-        await self._broker.loop.run_in_executor(None, job.run)
+        await self._flush_copy(partition, move)
+
+    async def _flush_copy(self, partition: Partition, move: Move[Log], rolled_only: bool = False) -> None:
+        job: FlushJob = move.log.begin_flush(self._broker.clock.wall_ms(), rolled_only)
+        await self._broker.loop.run_in_executor(None, job.run, breathe)
         if self._is_on(partition, move):
             move.log.finish_flush(job)
         else:

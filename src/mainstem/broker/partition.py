@@ -356,7 +356,7 @@ class Partition:
         except StorageError as error:
             self._failed(error)
             return
-        self._flushing = self._loop.run_in_executor(None, job.run)
+        self._flushing = self._loop.run_in_executor(None, job.run, breathe)
         self._flushing.add_done_callback(lambda future: self._flushed(job))
 
     async def settle(self) -> None:
@@ -383,18 +383,28 @@ class Partition:
 
     async def retire_segments(self) -> int:
         """Takes old segments out of the log; how many. RemoteError where the disk failed."""
-        if self.leader is None or self.log.is_restructuring:
+        if not self._may_retire:
             return 0
         log = self.log
         try:
+            ages = log.begin_aging(self._clock.wall_ms())
+            if ages is not None:
+                await self._loop.run_in_executor(None, ages.run)
+                log.learn_timestamps(ages)
+            if not self._may_retire or log is not self.log:
+                return 0  # meanwhile
             job = log.begin_retirement(self._clock.wall_ms())
             if job is None:
                 return 0
-            await self.restructure(job.run)
+            await self.restructure(lambda: job.run(breathe))
             log.finish_restructuring(job)
         except StorageError as error:
             raise self._failed(error) from error
         return job.count
+
+    @property
+    def _may_retire(self) -> bool:
+        return self.leader is not None and not self.log.is_restructuring
 
     async def restructure(self, run: Callable[[], object]) -> None:
         """Runs what gives the log's files other names, in a thread."""

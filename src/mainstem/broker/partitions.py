@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
 
-from mainstem.broker.clock import Clock
+from mainstem.broker.clock import Clock, breathe
 from mainstem.broker.config_view import ConfigView
 from mainstem.broker.partition import Partition
 from mainstem.core.controller.image import BROKER, TOPIC, ClusterImage, ImageDelta
@@ -40,6 +40,9 @@ _APPLIED_TOGETHER = 64
 _SLICE = 8
 """How many logs are opened before others may run."""
 
+_BREATH_S = 0.05
+"""How long logs are opened for before others may run, though they be few: one may have to be recovered."""
+
 _DELETED_TOGETHER = 256
 
 _FLUSHED_TOGETHER = 64
@@ -55,6 +58,10 @@ def _named(keys: list[Key]) -> str:
     """The first few, for a log line: one line tells of thousands."""
     names = [f"{topic}-{index}" for topic, index in keys[:_NAMED_MAX]]
     return ",".join(names) + (",…" if len(keys) > _NAMED_MAX else "")
+
+
+class StartInterruptedError(Exception):
+    """A start was told to end before all logs were open."""
 
 
 class Partitions:
@@ -89,6 +96,7 @@ class Partitions:
         self._producer_expiration_ms = producer_expiration_ms
         self._verifies_transactions = True
         self._on_directory_failure = on_directory_failure
+        self._is_interrupted = False
         self.by_place: dict[Key, Partition] = {}
         """For who looks often and changes nothing; `find` says why one is not here."""
         self._by_id: dict[tuple[bytes, int], Partition] = {}
@@ -191,9 +199,12 @@ class Partitions:
         self.image = image
         self._take_broker_settings()
         opening = self.dirs.load(self._clock.wall_ms(), self._assigned_directory, self._owner)
+        breathed = self._loop.time()
         for count, _ in enumerate(opening):
-            if count % 16 == 15:
+            if count % 16 == 15 or self._loop.time() - breathed > _BREATH_S:
                 await asyncio.sleep(0)
+                breathed = self._loop.time()
+            self._check_interrupted()
         strays: list[Key] = []
         for topic, index in list(self.dirs.logs):
             if (topic, index) not in self.dirs.logs:
@@ -212,8 +223,16 @@ class Partitions:
             )
         for (topic, index), reason in self.dirs.failed_logs.items():
             log.error("a log is offline: %s", reason, extra={"partition": f"{topic}-{index}"})
-        if not all(directory.previous_stop.clean for directory in self.dirs.directories):
+        if not self.dirs.all_closed_cleanly:
             await self._settle_compacted()
+
+    def interrupt(self) -> None:
+        """Has `load` end after the log that it is at, with StartInterruptedError: hours of recovery may be left."""
+        self._is_interrupted = True
+
+    def _check_interrupted(self) -> None:
+        if self._is_interrupted:
+            raise StartInterruptedError
 
     def _is_of_topic(self, topic: str, index: int, topic_id: bytes) -> bool:
         """True also where that cannot be read: what may be the partition's own goes offline, and is not set aside."""
@@ -234,6 +253,7 @@ class Partitions:
         tell that another broker left it; and the first recovery has taken away what it could tell that by.
         """
         for partition, opened in list(self.dirs.logs.items()):
+            self._check_interrupted()
             # The failure of one log closes the others of its directory.
             if opened.config.compact and not opened.is_closed and opened.recovery_point < opened.log_end:
                 try:
@@ -475,7 +495,7 @@ class Partitions:
                 except StorageError as error:
                     self.log_failed(partition, error)
                 else:
-                    running.append((partition, job, self._loop.run_in_executor(None, job.run)))
+                    running.append((partition, job, self._loop.run_in_executor(None, job.run, breathe)))
         for partition, job, done in running:
             await done
             if partition.log.is_closed:

@@ -22,6 +22,7 @@ from mainstem.broker.config import BrokerConfig, ConfigError, Endpoint
 from mainstem.broker.endpoints import ANYWHERE
 from mainstem.broker.format import format_directories
 from mainstem.broker.logfmt import log_to_stderr
+from mainstem.broker.partitions import StartInterruptedError
 from mainstem.build_info import build_name
 from mainstem.cli.arguments import DEFAULT_BOOTSTRAP
 from mainstem.storage.errors import StorageError
@@ -218,7 +219,16 @@ async def _serve(config: BrokerConfig, cluster_id: str, what: str) -> int:
         open_files_max=files - min(_FILES_KEPT_FREE, files // 4),
         on_fatal=stop,
     )
-    await node.start()
+    starting = loop.create_task(node.start())
+    await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
+    if stopping.done() and stopping.result() is None:
+        node.interrupt()
+    try:
+        await starting
+    except StartInterruptedError:
+        log.info("stopped before all logs were open")
+        await node.stop()
+        return 0
     address = ",".join(one.address for one in node.advertised)
     _welcome(what, address)
     print(f"ready {address}", flush=True)

@@ -3,6 +3,11 @@
 Written last at a clean stop and removed, durably, before the first log is loaded: a crash while loading must not look
 clean at the next start (D7, KAFKA-10471). The broker epoch goes to the controller at registration, which then knows
 that no unsynced data was lost since (KIP-966); without the file it is -1.
+
+A log that is damaged cannot be closed so, and says nothing of its neighbours. A file of ours beside the marker names
+such logs, with their recovery points: the next start takes the others as they are and recovers these. In Kafka's own
+shutdown a log that cannot be loaded takes its whole directory along, and there is no marker; a Kafka that starts on the
+directory reads the marker alone, so what these logs have written is synced before it.
 """
 
 import json
@@ -13,6 +18,8 @@ from mainstem.storage.checkpoint import read_file, write_file_durably
 from mainstem.storage.fs import FileSystem
 
 NAME: Final = ".kafka_cleanshutdown"
+UNCLEAN_LOGS: Final = "unclean-log-checkpoint"
+"""Written before the marker, and worth nothing without it."""
 VERSION: Final = 0
 NO_BROKER_EPOCH: Final = -1
 

@@ -24,6 +24,7 @@ Rules:
 - Records past what fits the map stay; the next cleaning goes on from there.
 """
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -393,8 +394,16 @@ class Cleaning:
 
     # -- anywhere ------------------------------------------------------------------------------------------------
 
-    def step(self, bytes_max: i64 = STEP_BYTES, records_max: i64 = STEP_RECORDS) -> bool:
-        """Does a little; False where `turn` is next. Failures wait for it too."""
+    def step(
+        self,
+        bytes_max: i64 = STEP_BYTES,
+        records_max: i64 = STEP_RECORDS,
+        breathe: Callable[[], None] | None = None,
+    ) -> bool:
+        """Does a little; False where `turn` is next. Failures wait for it too.
+
+        Where files get other names, what must be durable first may be more than a little: hence `breathe`.
+        """
         try:
             if self._phase == _MAPPING:
                 return self._step_mapping(bytes_max, records_max)
@@ -403,7 +412,7 @@ class Cleaning:
             if self._phase == _SYNCING:
                 return self._step_syncing()
             if self._phase == _SWAPPING and self._swap is not None:
-                self._swap.run()
+                self._swap.run(breathe)
         except StorageError as damage:
             self.failure = str(damage)
         except OSError as error:

@@ -6,12 +6,14 @@ A failure is kept, never retried, and raised when the log takes the outcome back
 """
 
 import errno
+from collections.abc import Callable
 
 from mypy_extensions import i64
 
 from mainstem.storage.fs import File, FileSystem
 from mainstem.storage.leader_epoch_file import write_leader_epochs
 from mainstem.storage.open_files import FileRef
+from mainstem.storage.snapshot import SnapshotFile
 
 
 class FlushJob:
@@ -25,7 +27,7 @@ class FlushJob:
         self.epochs_path = ""
         self.epochs_data = b""
         self.epochs_version: i64 = -1
-        self.snapshots: list[str] = []
+        self.snapshots: list[SnapshotFile] = []
         self.has_new_names = False
         self._fs = fs
         self._directory = directory
@@ -46,13 +48,13 @@ class FlushJob:
                 return version == ref.version
         return False
 
-    def run(self) -> None:
-        """Blocks; for a thread."""
+    def run(self, breathe: Callable[[], None] | None = None) -> None:
+        """Blocks; for a thread. `breathe` is called now and then where much is computed, to give others their turn."""
         try:
             if self.epochs_version >= 0:
                 write_leader_epochs(self._fs, self.epochs_path, self.epochs_data)
-            for path in self.snapshots:
-                sync_if_there(self._fs, path)
+            for snapshot in self.snapshots:
+                snapshot.make_durable(breathe)
             for file in self._files:
                 file.sync()
             if self.has_new_names:
@@ -74,18 +76,6 @@ class FlushJob:
 def as_disk_error(error: Exception, path: str) -> OSError:
     """What a job keeps of whatever ended it: one that did not come to its end must not pass for done."""
     return error if isinstance(error, OSError) else OSError(errno.EIO, f"{type(error).__name__}: {error}", path)
-
-
-def sync_if_there(fs: FileSystem, path: str) -> None:
-    """Makes a producer snapshot durable, unless its segment was deleted meanwhile. Blocks."""
-    try:
-        file = fs.open(path)
-    except FileNotFoundError:
-        return
-    try:
-        file.sync()
-    finally:
-        file.close()
 
 
 class RemovalJob:

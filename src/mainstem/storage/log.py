@@ -39,9 +39,10 @@ from mainstem.storage.open_files import OpenFiles
 from mainstem.storage.producer_store import ProducerStore
 from mainstem.storage.replay import replay_producers
 from mainstem.storage.restructuring import Restructuring, Retirement
-from mainstem.storage.retention import count_below, count_expired, count_over
+from mainstem.storage.retention import count_below, count_expired, count_over, untimed_oldest
 from mainstem.storage.segment import Segment
 from mainstem.storage.swapping import Swap
+from mainstem.storage.timestamps import LargestTimestampsJob
 from mainstem.storage.txn_index import AbortedTransaction
 
 DEFAULT_PRODUCER_EXPIRATION_MS: Final = 86_400_000
@@ -416,7 +417,7 @@ class Log(DurableLog):
         self._add_segment(base_offset, now_ms)
         # The state may end before the segment begins, where offsets were skipped.
         self.producers.states.end_offset = max(self.producers.states.end_offset, base_offset)
-        self.producers.take_snapshot(sync=False)
+        self.producers.begin_snapshot()
         self._unflushed_roll = True
 
     def _will_be_passed_over(self, base_offset: i64) -> bool:
@@ -607,6 +608,25 @@ class Log(DurableLog):
 
     # -- retention -----------------------------------------------------------------------------------------------
 
+    def begin_aging(self, now_ms: i64) -> LargestTimestampsJob | None:
+        """A job that finds out how old the oldest segments are, where only their files tell, up to the first that is
+        not old enough to go; None where it is known. `learn_timestamps` takes it back, `begin_retirement` follows.
+
+        After a start nobody has opened an index yet, and there may be thousands to go.
+        """
+        self._check_alive()
+        retention_ms: i64 = self._config.retention_ms
+        if not self._config.delete or retention_ms < 0:
+            return None
+        oldest_ms: i64 = now_ms - retention_ms
+        try:
+            unknown = untimed_oldest(self._segments, oldest_ms, self.high_watermark, self.log_end)
+            if not unknown:
+                return None
+            return LargestTimestampsJob(unknown, oldest_ms, self.log_end, self._generation)
+        except OSError as error:
+            raise self.fail(error) from error
+
     def begin_retirement(self, now_ms: i64) -> Retirement | None:
         """Takes segments out of the log that the settings or the log start say are old; None where there are none.
 
@@ -780,5 +800,6 @@ class Log(DurableLog):
     def abandon(self) -> None:
         """Closes the files as they are, without a write: after a failure, or before the folder is deleted."""
         self.is_closed = True
+        self.producers.abandon()
         for segment in self._segments.all():
             segment.discard()

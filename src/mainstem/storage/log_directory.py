@@ -18,10 +18,18 @@ from mainstem.storage.checkpoint import (
     HIGH_WATERMARKS,
     LOG_STARTS,
     RECOVERY_POINTS,
+    MalformedFileError,
     OffsetCheckpoint,
     TopicPartition,
 )
-from mainstem.storage.clean_shutdown import UNCLEAN, PreviousStop, take_marker, write_marker
+from mainstem.storage.clean_shutdown import (
+    NO_BROKER_EPOCH,
+    UNCLEAN,
+    UNCLEAN_LOGS,
+    PreviousStop,
+    take_marker,
+    write_marker,
+)
 from mainstem.storage.fs import FileSystem, Lock
 from mainstem.storage.meta_properties import MetaProperties, read_meta_properties
 from mainstem.storage.partition_folder import FolderKind, PartitionFolder, parse_folder_name
@@ -45,6 +53,9 @@ class LogDirectory:
         self.offline: str | None = None
         """Why nothing is done here any more."""
         self.previous_stop = UNCLEAN
+        self._unclean_logs = OffsetCheckpoint(fs, path, UNCLEAN_LOGS)
+        self.unclean: dict[TopicPartition, int] = {}
+        """The logs that the previous stop, though clean, could not close, with their recovery points then."""
         self.checkpoints: dict[str, dict[TopicPartition, int]] = {name: {} for name in CHECKPOINTS}
         """What the checkpoint files hold, by the name of the file."""
         self.folders: dict[str, PartitionFolder] = {}
@@ -58,6 +69,11 @@ class LogDirectory:
 
     def scan(self) -> PreviousStop:
         self.previous_stop = take_marker(self._fs, self.path)
+        if self.previous_stop.clean:
+            try:
+                self.unclean = self._unclean_logs.read()
+            except MalformedFileError:
+                self.previous_stop = UNCLEAN  # of all: slower, never wrong
         for name, file in self._files.items():
             self.checkpoints[name] = file.read()
         if not self._fs.exists(self._files[CLEANER_OFFSETS].path):
@@ -115,10 +131,19 @@ class LogDirectory:
             self._failure = error
             raise
 
-    def finish(self, broker_epoch: int) -> None:
-        """The clean end: every log was closed and every checkpoint written before this."""
+    def closed_cleanly(self, key: TopicPartition) -> bool:
+        """Whether the previous stop has closed and synced a log."""
+        return self.previous_stop.clean and key not in self.unclean
+
+    def finish(self, broker_epoch: int, unclean: Mapping[TopicPartition, int]) -> None:
+        """The clean end: every log was closed, but for those in `unclean`, and every checkpoint written before this."""
         assert self.offline is None, f"{self.path} is offline: {self.offline}"
-        write_marker(self._fs, self.path, broker_epoch)
+        if unclean:
+            self._unclean_logs.write(unclean)
+        elif self._fs.exists(self._unclean_logs.path):
+            self._fs.remove(self._unclean_logs.path)
+        # A replica that may have lost something is none that stopped cleanly to the controller (KIP-966).
+        write_marker(self._fs, self.path, NO_BROKER_EPOCH if unclean else broker_epoch)
         self.leave()
 
     def leave(self) -> None:

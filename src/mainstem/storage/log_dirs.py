@@ -12,7 +12,8 @@ checkpoint files, and closes everything at a clean stop. Rules:
   is new (KAFKA-16157, KAFKA-16234).
 - Deleting is a rename, durable before anyone is told; the bytes go later (`remove_deleted`). After a crash the rename
   is there or the partition is.
-- The marker of a clean stop is written only where everything in the directory was loaded and closed without an error.
+- The marker of a clean stop is written only where everything in the directory was loaded, and closed without an error
+  of the disk. A log whose own bytes are wrong is named beside it: it alone is recovered by the next start.
 
 - A partition moves to another directory as a copy under a `-future` name. It takes the partition's place by a rename,
   when it is complete and durable; then the old folder is set aside. A crash between the two leaves both, equal, and
@@ -228,6 +229,11 @@ class LogDirs(Generic[LogT]):
         return bool(self.unusable) or len(self.online) != len(self.directories)
 
     @property
+    def all_closed_cleanly(self) -> bool:
+        """Whether no log needed a recovery at this start."""
+        return all(directory.previous_stop.clean and not directory.unclean for directory in self.directories)
+
+    @property
     def previous_broker_epoch(self) -> int:
         """The epoch of the run that stopped cleanly, if all directories agree that one did (KIP-966)."""
         epochs = {directory.previous_stop.broker_epoch for directory in self.directories}
@@ -272,7 +278,7 @@ class LogDirs(Generic[LogT]):
         for directory in self.online:
             for (topic, partition), path in list(directory.partitions.items()):
                 if directory.offline is None:
-                    yield self._open(directory, topic, partition, path, directory.previous_stop.clean)
+                    yield self._open(directory, topic, partition, path, directory.closed_cleanly((topic, partition)))
         self._loaded = True
 
     def _settle(
@@ -690,30 +696,57 @@ class LogDirs(Generic[LogT]):
     # Stop
 
     def close(self, broker_epoch: int, now_ms: int) -> None:
-        """The clean stop: closes all logs, writes all checkpoints, and marks each directory that is whole. Blocks."""
+        """The clean stop: closes all logs, writes all checkpoints, and marks each directory that is whole. Blocks.
+
+        Where not all were loaded it is none, and no more is done than the kernel would do for a process that is killed.
+        """
         for move in self.moves.values():
             # Its folder stays, and tells the next run to begin anew.
             move.log.abandon()
         self.moves.clear()
+        if not self._loaded:
+            self._abandon()
+            return
         for directory in self.directories:
             if directory.offline is not None:
                 directory.abandon()
                 continue
-            whole = self._loaded
+            unclean = []
             for key in directory.partitions:
-                if directory.offline is None:
-                    whole = self._close_log(directory, key, now_ms) and whole
+                if directory.offline is None and not self._close_log(directory, key, now_ms):
+                    unclean.append(key)
             for name in (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS):
                 if directory.offline is None:
                     self._write_checkpoint(directory, name)
-            if directory.offline is None and whole:
+            if directory.offline is None:
                 try:
-                    directory.finish(broker_epoch)
+                    for key in unclean:
+                        self._sync_folder(directory.partitions[key])
+                    points = directory.checkpoints[RECOVERY_POINTS]
+                    directory.finish(broker_epoch, {key: points.get(key, 0) for key in unclean})
                     continue
                 except OSError as error:
                     self.take_offline(directory, error)
             directory.abandon()
         self.logs.clear()
+
+    def _abandon(self) -> None:
+        """Not all logs are open: what was found stays as it is, and nobody has written since."""
+        for log in self.logs.values():
+            log.abandon()
+        self.logs.clear()
+        for directory in self.directories:
+            directory.abandon()
+
+    def _sync_folder(self, folder: str) -> None:
+        for name in self._fs.list_directory(folder):
+            if not self._fs.is_directory(f"{folder}/{name}"):
+                file = self._fs.open(f"{folder}/{name}")
+                try:
+                    file.sync()
+                finally:
+                    file.close()
+        self._fs.sync_directory(folder)
 
     def _close_log(self, directory: LogDirectory, key: TopicPartition, now_ms: int) -> bool:
         log = self.logs.get(key)

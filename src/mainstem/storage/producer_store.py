@@ -9,7 +9,12 @@ Which snapshots are there is as visible as any other file, so the rules are Kafk
   start, and writes none there, and so forgets every producer when all records are deleted before a restart (T1), and
   what it recovers depends on how often it does (D3): these we keep, until their segments go.
 - One that cannot be read is removed and an older one taken; the rest of the state comes from the batches after it.
+
+That of a roll is only captured on the event loop: the job that makes the roll durable writes it, and so does whatever
+else would take away what it could be made from again. Until then a crash finds the one before it, and the batches.
 """
+
+from typing import Final
 
 from mypy_extensions import i64
 
@@ -19,7 +24,10 @@ from mainstem.protocol.varint import I64_MAX
 from mainstem.storage import names
 from mainstem.storage.checkpoint import read_file
 from mainstem.storage.fs import FileSystem
-from mainstem.storage.snapshot import decode_snapshot, encode_snapshot
+from mainstem.storage.snapshot import SnapshotFile, decode_snapshot
+
+_WAITING_MAX: Final = 8
+"""How many snapshots may wait to be written, each of which keeps a copy of what has changed since."""
 
 
 class ProducerStore:
@@ -34,10 +42,12 @@ class ProducerStore:
         self._directory = directory
         self._last_snapshot: i64 = 0
         self._snapshots: list[int] = []
-        self._unsynced: list[str] = []
+        self._unsynced: list[SnapshotFile] = []
+        self._waiting: dict[int, SnapshotFile] = {}
+        """By offset those that were captured, and were not written when anybody last looked."""
 
     def snapshots(self) -> list[int]:
-        """The offsets of the snapshot files that are there, rising."""
+        """The offsets of the snapshots that are there, or will be written, rising."""
         return list(self._snapshots)
 
     def path_of(self, offset: i64) -> str:
@@ -60,49 +70,77 @@ class ProducerStore:
             self.remove(offset)
 
     def take_snapshot(self, sync: bool) -> None:
-        """Writes the state at its end, unless that is where the last snapshot is."""
+        """Writes the state at its end, unless that is where the last snapshot is. Blocks."""
+        file = self._capture()
+        if file is not None:
+            file.write()
+            if sync:
+                file.make_durable()
+            else:
+                self._unsynced.append(file)
+
+    def begin_snapshot(self) -> None:
+        """The same, left to whoever takes what is unsynced; written at once where too many wait for that."""
+        for offset in [offset for offset, file in self._waiting.items() if file.is_written]:
+            del self._waiting[offset]
+        file = self._capture()
+        if file is not None:
+            if len(self._waiting) < _WAITING_MAX:
+                self._waiting[self._last_snapshot] = file
+            else:
+                file.write()
+            self._unsynced.append(file)
+
+    def _capture(self) -> SnapshotFile | None:
         offset: i64 = self.states.end_offset
         if offset <= self._last_snapshot:
-            return
-        path = self.path_of(offset)
-        file = self._fs.open(path, create=True)
-        try:
-            file.truncate(0)
-            file.write_at(0, [encode_snapshot(self.states)])
-            if sync:
-                file.sync()
-            else:
-                self._unsynced.append(path)
-        finally:
-            file.close()
+            return None
         self._last_snapshot = offset
-        if offset not in self._snapshots:
+        if offset in self._snapshots:
+            self._drop(offset)
+        else:
             self._snapshots.append(offset)
             self._snapshots.sort()
+        return SnapshotFile(self._fs, self.path_of(offset), self.states.capture())
 
-    def take_unsynced(self) -> list[str]:
-        """The snapshots that were written and not yet synced; they become the caller's to sync."""
+    def take_unsynced(self) -> list[SnapshotFile]:
+        """The snapshots that are not durable yet; they become the caller's to write and sync."""
         unsynced = self._unsynced
         self._unsynced = []
         return unsynced
 
     def distrust(self, offset: i64) -> None:
         """A process that died wrote those from `offset` on, and may not have synced them: the next flush does."""
+        known = [file.path for file in self._unsynced]
         for snapshot in self._snapshots:
             path = self.path_of(snapshot)
-            if snapshot >= offset and path not in self._unsynced:
-                self._unsynced.append(path)
+            if snapshot >= offset and path not in known:
+                self._unsynced.append(SnapshotFile(self._fs, path, None))
 
-    def unsynced(self) -> list[str]:
+    def unsynced(self) -> list[SnapshotFile]:
         """The same, which stay this store's."""
         return list(self._unsynced)
+
+    def _drop(self, offset: i64) -> None:
+        """What is on its way to the disk, in whichever job, is not written any more."""
+        waiting = self._waiting.pop(offset, None)
+        if waiting is not None:
+            waiting.drop()
+        path = self.path_of(offset)
+        self._unsynced = [file for file in self._unsynced if file.path != path]
+
+    def abandon(self) -> None:
+        """The log is let go of: its folder may have another name soon."""
+        for file in self._waiting.values():
+            file.drop()
+        self._waiting = {}
+        self._unsynced = []
 
     def remove(self, offset: i64) -> None:
         if offset in self._snapshots:
             self._snapshots.remove(offset)
+        self._drop(offset)
         path = self.path_of(offset)
-        if path in self._unsynced:
-            self._unsynced.remove(path)
         if self._fs.exists(path):
             self._fs.remove(path)
 
@@ -111,10 +149,8 @@ class ProducerStore:
         if offset not in self._snapshots:
             return ""
         self._snapshots.remove(offset)
-        path = self.path_of(offset)
-        if path in self._unsynced:
-            self._unsynced.remove(path)
-        return path
+        self._drop(offset)
+        return self.path_of(offset)
 
     def forget_silent(self, now_ms: i64) -> None:
         """Of those that were silent in the snapshot, all of which nothing was found behind it."""
@@ -142,6 +178,8 @@ class ProducerStore:
                 self.remove(offset)
         if log_end == self.states.end_offset:
             return
+        for file in self._waiting.values():
+            file.write()
         self.states.clear()
         self._silent = {}
         while self._snapshots:

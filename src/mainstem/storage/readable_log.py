@@ -349,6 +349,27 @@ class ReadableLog:
 
     def finish_find(self, job: TimestampJob) -> TimestampJob | TimestampedOffset | None:
         """Takes back a job that has run: what it found, or the next job where its segment had nothing."""
+        if isinstance(job, LargestTimestampsJob):
+            self.learn_timestamps(job)
+            return self.begin_find_max() if job.is_for_largest else self.begin_find(job.timestamp, job.upper_bound)
+        self._take_back(job)
+        if job.generation != self._generation or not self._has(job.segment):
+            return self.begin_find(job.timestamp, job.upper_bound)
+        found = job.found
+        if found is not None:
+            return found if found.offset < job.upper_bound else None
+        at: i64 = self._segments.floor(job.segment.base_offset) + 1
+        return self._find_from(at, job.timestamp, job.upper_bound)
+
+    def learn_timestamps(self, job: LargestTimestampsJob) -> None:
+        """Takes back a job that has run, and what it has learned."""
+        self._take_back(job)
+        if job.generation == self._generation:
+            for segment, largest, offset in job.learned:
+                if self._has(segment):
+                    segment.learn_max_timestamp(largest, offset)
+
+    def _take_back(self, job: TimestampJob) -> None:
         job.unpin()
         is_held = self._has(job.segment)
         is_out_of_date = not is_held or (
@@ -357,21 +378,6 @@ class ReadableLog:
         self._check_came_back(None if is_out_of_date else job.error)
         if is_held and job.index_damage and job.reindexed == job.segment.reindexed:
             self._index_damaged(job.segment, job.index_damage)
-        if isinstance(job, LargestTimestampsJob):
-            if job.generation == self._generation:
-                for segment, largest, offset in job.learned:
-                    if self._has(segment):
-                        segment.learn_max_timestamp(largest, offset)
-            return self.begin_find_max() if job.is_for_largest else self.begin_find(job.timestamp, job.upper_bound)
-        if not is_held:
-            return self.begin_find(job.timestamp, job.upper_bound)
-        if job.generation != self._generation:
-            return self.begin_find(job.timestamp, job.upper_bound)
-        found = job.found
-        if found is not None:
-            return found if found.offset < job.upper_bound else None
-        at: i64 = self._segments.floor(job.segment.base_offset) + 1
-        return self._find_from(at, job.timestamp, job.upper_bound)
 
     def epoch_for(self, offset: i64) -> i64:
         return self.epochs.epoch_for(offset)

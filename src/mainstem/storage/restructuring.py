@@ -14,13 +14,16 @@ were, which is what would be there had nobody asked. Rules:
 - A failure is kept, never retried, and raised when the log takes the outcome back (D5).
 """
 
+from collections.abc import Callable
+
 from mypy_extensions import i64
 
 from mainstem.storage import names
-from mainstem.storage.flushing import FlushJob, RemovalJob, as_disk_error, sync_if_there
+from mainstem.storage.flushing import FlushJob, RemovalJob, as_disk_error
 from mainstem.storage.fs import FileSystem
 from mainstem.storage.open_files import FileRef
 from mainstem.storage.segment import Segment
+from mainstem.storage.snapshot import SnapshotFile
 
 
 class Restructuring:
@@ -32,7 +35,7 @@ class Restructuring:
         """On the loop, while the files that go still have their names."""
         self.error: OSError | None = None
         self.has_run = False
-        self.unsynced: list[str] = []
+        self.unsynced: list[SnapshotFile] = []
         """Snapshots to make durable first."""
         self.has_new_names = False
         self._fs = fs
@@ -54,12 +57,12 @@ class Restructuring:
             ref.pin()
             self._pins.append(ref)
 
-    def run(self) -> None:
-        """Blocks; for a thread."""
+    def run(self, breathe: Callable[[], None] | None = None) -> None:
+        """Blocks; for a thread. `breathe` is called now and then where much is computed, to give others their turn."""
         self.has_run = True
         try:
-            for path in self.unsynced:
-                sync_if_there(self._fs, path)
+            for snapshot in self.unsynced:
+                snapshot.make_durable(breathe)
             if self.unsynced or self.has_new_names:
                 self._fs.sync_directory(self._directory)
             self._rename()

@@ -6,7 +6,7 @@ the active one while it is empty.
 
 from mypy_extensions import i64
 
-from mainstem.storage.segment import UNKNOWN_TIMESTAMP
+from mainstem.storage.segment import UNKNOWN_TIMESTAMP, Segment
 from mainstem.storage.segments import Segments
 
 
@@ -39,6 +39,21 @@ def count_over(segments: Segments, retention_bytes: i64, high_watermark: i64, lo
             break
         count += 1
     return count
+
+
+def untimed_oldest(segments: Segments, oldest_ms: i64, high_watermark: i64, log_end: i64) -> list[Segment]:
+    """Those that `count_expired` would have to open to learn how old they are, the oldest first. None where one that
+    it comes to before them is not older than `oldest_ms`, and it would not come to them."""
+    found: list[Segment] = []
+    at: i64 = 0
+    while at < len(segments) and _may_go(segments, at, high_watermark, log_end):
+        segment = segments.at(at)
+        if segment.size > 0 and not segment.is_max_timestamp_known:
+            found.append(segment)
+        elif not found and segment.largest_timestamp() >= oldest_ms:
+            break
+        at += 1
+    return found
 
 
 def count_expired(segments: Segments, retention_ms: i64, now_ms: i64, high_watermark: i64, log_end: i64) -> i64:

@@ -6,8 +6,12 @@ timestamp (int64), coordinator epoch (int32), first offset of the open transacti
 
 A snapshot that does not match its CRC or has another version is ValueError: the caller removes it and goes on with an
 older one, since the log has it all (KAFKA-9892).
+
+There may be a million producers: a `SnapshotFile` is captured on the event loop and written by a job.
 """
 
+import threading
+from collections.abc import Callable
 from typing import Final
 
 from librt.strings import (
@@ -21,18 +25,47 @@ from librt.strings import (
 )
 from mypy_extensions import i64
 
-from mainstem.core.log.producers import BatchMark, Producer, ProducerStates
+from mainstem.core.log.producers import BatchMark, CapturedProducers, Producer
 from mainstem.protocol.checksum import crc32c
+from mainstem.storage.fs import FileSystem
 
 VERSION: Final = 1
 HEADER_BYTES: Final = 10
 ENTRY_BYTES: Final = 46
 
 
-def encode_snapshot(states: ProducerStates) -> bytes:
+_PIECE_BYTES: Final = 1 << 20
+
+
+def encode_snapshot(captured: CapturedProducers, breathe: Callable[[], None] | None = None) -> list[bytes]:
+    """The bytes in pieces of about a megabyte: one, where there are few producers."""
+    count = BytesWriter()
+    write_i32_be(count, len(captured))
+    pieces: list[bytes] = []
+    piece: list[bytes] = [count.getvalue()]
+    piece_bytes: i64 = 0
+    checksum: i64 = crc32c(piece[0])
+    for producers in captured.in_snapshot_order(breathe):
+        data = _encode_producers(producers)
+        checksum = crc32c(data, checksum)
+        piece.append(data)
+        piece_bytes += len(data)
+        if piece_bytes >= _PIECE_BYTES:
+            pieces.append(b"".join(piece))
+            piece = []
+            piece_bytes = 0
+    if piece:
+        pieces.append(b"".join(piece))
+    header = BytesWriter()
+    write_i16_be(header, VERSION)
+    # The CRC is unsigned, the writer's integers are signed.
+    write_i32_be(header, checksum - (1 << 32) if checksum >= 1 << 31 else checksum)  # type: ignore[arg-type]
+    pieces[0] = header.getvalue() + pieces[0]
+    return pieces
+
+
+def _encode_producers(producers: list[Producer]) -> bytes:
     body = BytesWriter()
-    producers = states.in_snapshot_order()
-    write_i32_be(body, len(producers))
     for producer in producers:
         write_i64_be(body, producer.producer_id)
         write_i16_be(body, producer.epoch)  # type: ignore[arg-type]
@@ -42,13 +75,7 @@ def encode_snapshot(states: ProducerStates) -> bytes:
         write_i64_be(body, producer.last_timestamp)
         write_i32_be(body, producer.coordinator_epoch)  # type: ignore[arg-type]
         write_i64_be(body, producer.txn_first_offset)
-    data = body.getvalue()
-    checksum: i64 = crc32c(data)
-    header = BytesWriter()
-    write_i16_be(header, VERSION)
-    # The CRC is unsigned, the writer's integers are signed.
-    write_i32_be(header, checksum - (1 << 32) if checksum >= 1 << 31 else checksum)  # type: ignore[arg-type]
-    return header.getvalue() + data
+    return body.getvalue()
 
 
 def decode_snapshot(data: bytes) -> list[Producer]:
@@ -80,3 +107,88 @@ def decode_snapshot(data: bytes) -> list[Producer]:
         producers.append(producer)
         at += ENTRY_BYTES
     return producers
+
+
+class _DroppedError(Exception):
+    pass
+
+
+class SnapshotFile:
+    """One snapshot on its way to the disk, or there already where `captured` is None.
+
+    Several jobs may have it, because each of them needs it to be durable: the first one writes it, and where that
+    failed, or its sync, the others fail alike (D5).
+    """
+
+    def __init__(self, fs: FileSystem, path: str, captured: CapturedProducers | None) -> None:
+        self.path = path
+        self._fs = fs
+        self._captured = captured
+        self._failure: OSError | None = None
+        self._dropped = False
+        self._writing = threading.Lock()
+
+    @property
+    def is_written(self) -> bool:
+        return self._captured is None
+
+    @property
+    def is_dropped(self) -> bool:
+        return self._dropped
+
+    def drop(self) -> None:
+        """On the loop: the snapshot is not wanted any more. When this returns, it was written or never will be."""
+        self._dropped = True
+        with self._writing:
+            self._captured = None
+
+    def write(self, breathe: Callable[[], None] | None = None) -> None:
+        """Writes it, unless that was done. Blocks."""
+        with self._writing:
+            failure = self._failure
+            if failure is not None:
+                raise failure
+            captured = self._captured
+            if captured is None or self.is_dropped:
+                return
+
+            def pause() -> None:
+                if breathe is not None:
+                    breathe()
+                if self.is_dropped:
+                    raise _DroppedError
+
+            try:
+                self._write(encode_snapshot(captured, pause))
+                self._captured = None
+            except _DroppedError:
+                return
+            except OSError as error:
+                self._failure = error
+                raise
+
+    def _write(self, pieces: list[bytes]) -> None:
+        file = self._fs.open(self.path, create=True)
+        try:
+            file.truncate(0)
+            position: i64 = 0
+            for piece in pieces:
+                file.write_at(position, [piece])
+                position += len(piece)
+        finally:
+            file.close()
+
+    def make_durable(self, breathe: Callable[[], None] | None = None) -> None:
+        """Writes it, if need be, and syncs it, unless its segment was deleted meanwhile. Blocks."""
+        self.write(breathe)
+        try:
+            file = self._fs.open(self.path)
+        except FileNotFoundError:
+            return
+        try:
+            file.sync()
+        except OSError as error:
+            self._failure = error
+            raise
+        finally:
+            file.close()

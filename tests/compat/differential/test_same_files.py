@@ -55,7 +55,10 @@ SETTINGS = {
 KAFKAS = SETTINGS | {"log.initial.task.delay.ms": "200"}  # or nothing is deleted for half a minute
 TOPIC = 2
 SETTLED_S = 1.5
-"""What retention has to look at all topics, and Kafka to follow a change of settings."""
+"""What retention has to look at all topics, and Kafka to follow a change of settings, where nothing tells."""
+TURN_S = 60.0
+LAST_TOPIC = "last"
+"""One old record: when it goes, retention has followed all changes of settings before."""
 
 # Each with values to draw from. Kafka does not start with a smaller `segment.index.bytes` than a topic had before.
 AT_FIRST: dict[str, list[int]] = {"segment.index.bytes": [24, 25, 36, 100, 1000]}
@@ -189,6 +192,10 @@ def create_topics(sides: list[Side], story: Story) -> None:
         )
         for name in TOPICS
     ]
+    kept = [CreatableTopicConfig(name="retention.ms", value="-1")]
+    topics.append(
+        CreatableTopic(name=LAST_TOPIC, num_partitions=1, replication_factor=1, assignments=[], configs=kept)
+    )
     for side in sides:
         answer = side.plain(side.send(CreateTopicsRequest(topics=topics, timeout_ms=30_000), 5))
         assert not any(topic["error_code"] for topic in answer["topics"]), answer
@@ -196,7 +203,7 @@ def create_topics(sides: list[Side], story: Story) -> None:
 
 def wait_for_topics(sides: list[Side]) -> None:
     deadline = time.monotonic() + 30
-    while not all(side.look_up_topics().keys() >= set(TOPICS) for side in sides):
+    while not all(side.look_up_topics().keys() >= {*TOPICS, LAST_TOPIC} for side in sides):
         assert time.monotonic() < deadline, "the topics never had leaders"
         time.sleep(0.1)
     time.sleep(SETTLED_S)
@@ -213,11 +220,33 @@ def tell(sides: list[Side], story: Story) -> None:
             time.sleep(0.1)
 
 
+def starts(side: Side) -> dict[str, int]:
+    return {
+        topic: side.plain(side.send(list_request(topic, -2), 7))["topics"][0]["partitions"][0]["offset"]
+        for topic in (*TOPICS, LAST_TOPIC)
+    }
+
+
+def have_settled(sides: list[Side]) -> bool:
+    """Whether both have deleted the last topic's record, and the same of the others, and nothing more for a while."""
+    before = [starts(side) for side in sides]
+    time.sleep(SETTLED_S)
+    after = [starts(side) for side in sides]
+    return before == after and after[0] == after[1] and after[0][LAST_TOPIC] == 1
+
+
 def let_retention_have_its_turn(sides: list[Side], story: Story) -> None:
     time.sleep(SETTLED_S)
+    old = BatchBuilder()
+    old.append(int(time.time() * 1000) - 3_600_000, None, b"old")
+    ask_both(sides, produce_request(LAST_TOPIC, old.build()), 9)
     for topic in TOPICS:
         ask_both(sides, alter_request(topic, story.retention()), 1)
-    time.sleep(2 * SETTLED_S)
+    ask_both(sides, alter_request(LAST_TOPIC, {"retention.ms": "1"}), 1)
+    deadline = time.monotonic() + TURN_S
+    while not have_settled(sides):
+        found = "\n".join(changes(*map(starts, sides)))
+        assert time.monotonic() < deadline, f"the logs do not begin where Kafka's do:\n{found}"
     for topic in TOPICS:
         # A restart must find nothing more to do.
         ask_both(sides, alter_request(topic, {"retention.ms": "-1", "retention.bytes": "-1"}), 1)

@@ -400,8 +400,92 @@ def test_a_damaged_log_goes_offline_alone_and_its_recovery_point_is_kept() -> No
     assert sorted(again.logs) == [("t", 0), ("t", 2)]
     assert "bad bytes" in again.failed_logs["t", 1]
     again.close(broker_epoch=2, now_ms=0)
-    assert not disk.exists("/a/.kafka_cleanshutdown")
     assert new_dirs(disk, "/a").logs["t", 1].recovery_point == 41
+
+
+@pytest.mark.parametrize("when", ["opening", "running", "closing"])
+def test_a_damaged_log_is_recovered_by_the_next_start_and_its_neighbours_are_not(when: str) -> None:
+    """One bad sector would otherwise have each start read the last segments of ten thousand logs."""
+    disk = new_disk("/a", "/b")
+    dirs = new_dirs(disk)
+    for partition in range(4):
+        dirs.create("t", partition, TOPIC_ID, is_new=True).recovery_point = 40 + partition
+    dirs.close(broker_epoch=1, now_ms=0)
+    damage = StorageError("/a/t-2", "bad bytes below the recovery point")
+
+    def open_or_fail(place: LogPlace) -> FakeLog:
+        if place.partition == 2 and when == "opening":
+            raise damage
+        return open_fake(place)
+
+    again = new_dirs(disk, opener=open_or_fail)
+    if when == "running":
+        again.fail_log("t", 2, str(damage))
+    if when == "closing":
+        again.logs["t", 2].fail_close = damage
+    again.close(broker_epoch=2, now_ms=0)
+    for kept in every_survival(disk.unsynced()):
+        image = disk.fork()
+        image.power_loss_keeping(kept)
+        found = new_dirs(image)
+        assert {key: log.place.clean for key, log in found.logs.items()} == {
+            ("t", 0): True, ("t", 1): True, ("t", 2): False, ("t", 3): True,
+        }  # fmt: skip
+        assert found.logs["t", 2].recovery_point == 42
+        assert not found.all_closed_cleanly
+        assert found.previous_broker_epoch == -1
+        # Once it is sound, nothing is left of it.
+        found.close(broker_epoch=3, now_ms=0)
+        healed = new_dirs(image)
+        assert healed.all_closed_cleanly
+        assert healed.previous_broker_epoch == 3
+        assert not image.exists("/a/unclean-log-checkpoint")
+
+
+def test_a_list_of_unclean_logs_that_makes_no_sense_has_all_of_them_recovered() -> None:
+    disk = new_disk("/a")
+    dirs = new_dirs(disk, "/a")
+    dirs.create("t", 0, TOPIC_ID, is_new=True)
+    dirs.close(broker_epoch=1, now_ms=0)
+    disk.open("/a/unclean-log-checkpoint", create=True).write_at(0, [b"what"])
+    again = new_dirs(disk, "/a")
+    assert not again.logs["t", 0].place.clean
+    assert again.directories[0].offline is None
+
+
+def test_what_a_damaged_log_has_written_is_synced_before_the_marker() -> None:
+    """A Kafka that starts on the directory would believe the marker, and take its end as it is."""
+    disk = new_disk("/a")
+    dirs = new_dirs(disk, "/a")
+    dirs.create("t", 0, TOPIC_ID, is_new=True)
+    file = disk.open("/a/t-0/00000000000000000000.log")
+    file.write_at(0, [b"unsynced"])
+    dirs.fail_log("t", 0, "bad bytes")
+    dirs.close(broker_epoch=1, now_ms=0)
+    disk.power_loss_keeping({})
+    assert disk.exists("/a/.kafka_cleanshutdown")
+    assert disk.peek("/a/t-0/00000000000000000000.log") == b"unsynced"
+
+
+def test_a_crash_at_any_moment_of_a_stop_with_a_damaged_log_never_calls_it_clean() -> None:
+    disk = new_disk("/a")
+    dirs = new_dirs(disk, "/a")
+    for partition in range(2):
+        dirs.create("t", partition, TOPIC_ID, is_new=True)
+    dirs.close(broker_epoch=1, now_ms=0)
+    dirs = new_dirs(disk, "/a")
+    dirs.fail_log("t", 0, "bad bytes")
+    moments: list[SimDisk] = []
+    disk.after_change = lambda same: moments.append(same.fork())
+    dirs.close(broker_epoch=2, now_ms=0)
+    outcomes = set()
+    for moment in moments:
+        for kept in every_survival(moment.unsynced()):
+            image = moment.fork()
+            image.power_loss_keeping(kept)
+            found = new_dirs(image, "/a")
+            outcomes.add(tuple(found.logs["t", partition].place.clean for partition in range(2)))
+    assert outcomes == {(False, False), (False, True)}
 
 
 def test_a_disk_error_while_opening_takes_the_directory_offline() -> None:

@@ -57,6 +57,53 @@ def test_the_loop_never_waits_for_the_disk_when_segments_go() -> None:
     assert (synced, log.is_restructuring) == ([], False)
 
 
+@pytest.mark.parametrize("young", [0, 2])
+def test_how_old_segments_are_that_nobody_has_opened_is_found_out_in_a_thread(young: int) -> None:
+    """After a start there may be thousands to go, with two indexes each."""
+    disk = new_disk()
+    settings = config(segment_bytes=SIZE * 2, retention_ms=5000)
+    log = filled(disk, 60)
+    log.close(NOW_MS)
+    log = open_in(disk, settings, clean=True, recovery_point=60)
+    now_ms = NOW_MS + 1000 * (59 - 2 * young) + 5001
+    opened: list[str] = []
+    disk.on_operation = lambda operation, path, position, size: opened.append(path) if operation == "open" else None
+    ages = log.begin_aging(now_ms)
+    assert ages is not None
+    on_the_loop, opened = opened, []
+    ages.run()
+    assert len(opened) >= 28 - young
+    opened = []
+    log.learn_timestamps(ages)
+    assert log.begin_aging(now_ms) is None
+    job = log.begin_retirement(now_ms)
+    assert job is not None
+    on_the_loop += opened
+    assert job.count == 30 - young
+    assert len(on_the_loop) < 10
+
+
+def test_segments_whose_age_is_known_or_does_not_matter_are_not_looked_at() -> None:
+    disk = new_disk()
+    assert filled(disk, retention_ms=5000).begin_aging(NOW_MS + 100_000) is None
+    filled(disk).close(NOW_MS)
+    for settings in ({"retention_ms": -1}, {"cleanup_policy": "compact"}):
+        log = open_in(disk, config(segment_bytes=SIZE * 2, **settings), clean=True)
+        assert log.begin_aging(NOW_MS + 100_000) is None
+
+
+def test_a_time_index_that_is_gone_keeps_nothing_from_being_deleted() -> None:
+    disk = new_disk()
+    filled(disk).close(NOW_MS)
+    disk.remove(f"{DIRECTORY}/{2:020}.timeindex")
+    log = open_in(disk, config(segment_bytes=SIZE * 2, retention_ms=5000), clean=True, recovery_point=10)
+    ages = log.begin_aging(NOW_MS + 100_000)
+    assert ages is not None
+    ages.run()
+    log.learn_timestamps(ages)
+    assert log.delete_old_segments(NOW_MS + 100_000) == 5
+
+
 def test_a_snapshot_that_a_flush_has_taken_over_is_durable_before_the_segments_go_it_was_made_from() -> None:
     """Whichever of the two threads comes first, power loss must not take what is known of the producers (T1)."""
     disk = new_disk()
@@ -174,6 +221,7 @@ def test_a_compacted_topic_loses_only_what_lies_before_its_start() -> None:
 def test_files_are_renamed_at_once_and_removed_after_their_delay() -> None:
     disk = new_disk()
     log = filled(disk, retention_ms=5000, file_delete_delay_ms=1000)
+    log.flush(NOW_MS)  # a snapshot that was not written yet would go without a trace
     log.delete_old_segments(NOW_MS + 8500)
     deleted = [name for name in disk.list_directory(DIRECTORY) if name.endswith(".deleted")]
     assert deleted == [

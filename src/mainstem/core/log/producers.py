@@ -16,6 +16,7 @@ Nothing here changes in a check: `find_duplicate`, `check_data` and `check_marke
 checked by the leader and is only applied.
 """
 
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import Final
 
@@ -29,6 +30,9 @@ NO_EPOCH: Final = -1
 EPOCH_MAX: Final = 0x7FFF
 NO_OFFSET: Final = -1
 SEQUENCE_MASK: Final = 0x7FFFFFFF
+BUCKET_SLOTS: Final = 1024
+"""How many slots of the hash map are put in order at a time."""
+_BREATH_PRODUCERS: Final = 8192
 
 
 class Origin(IntEnum):
@@ -73,6 +77,7 @@ class Producer:
 
     __slots__ = (
         "batches",
+        "captures",
         "coordinator_epoch",
         "epoch",
         "heard_ms",
@@ -92,6 +97,19 @@ class Producer:
         self.txn_first_offset: i64 = NO_OFFSET
         self.batches: list[BatchMark] = []
         self.older_unread = False
+        self.captures: i64 = 0
+        """How many captures there had been when this was made: a later one may hold it."""
+
+    def copy(self) -> "Producer":
+        copied = Producer(self.producer_id)
+        copied.epoch = self.epoch
+        copied.coordinator_epoch = self.coordinator_epoch
+        copied.last_timestamp = self.last_timestamp
+        copied.heard_ms = self.heard_ms
+        copied.txn_first_offset = self.txn_first_offset
+        copied.batches = list(self.batches)
+        copied.older_unread = self.older_unread
+        return copied
 
     @property
     def last_sequence(self) -> i64:
@@ -127,6 +145,69 @@ class CompletedTransaction:
         self.is_aborted = is_aborted
 
 
+class CapturedProducers:
+    """All producers of a partition as they were at `end_offset`: nobody changes them any more, so any thread may look.
+
+    In the order in which they came, with the size that Java's HashMap would have.
+    """
+
+    __slots__ = ("end_offset", "hash_slots", "producers")
+
+    def __init__(self, producers: list[Producer], hash_slots: i64, end_offset: i64) -> None:
+        self.producers = producers
+        self.hash_slots: i64 = hash_slots
+        self.end_offset: i64 = end_offset
+
+    def __len__(self) -> int:
+        return len(self.producers)
+
+    def in_snapshot_order(self, breathe: Callable[[], None] | None = None) -> Iterator[list[Producer]]:
+        """The producers in the order in which Kafka writes them, which is that of Java's HashMap, some at a time.
+
+        There may be a million, and compiled code lets nobody else run by itself: `breathe` does.
+        """
+        for bucket in self._in_buckets(breathe):
+            if bucket:
+                yield _in_slot_order(bucket, self.hash_slots)
+                if breathe is not None:
+                    breathe()
+
+    def _in_buckets(self, breathe: Callable[[], None] | None) -> list[list[Producer]]:
+        slots: i64 = self.hash_slots
+        buckets: list[list[Producer]] = [[] for _ in range((slots + BUCKET_SLOTS - 1) // BUCKET_SLOTS)]
+        for taken, producer in enumerate(self.producers):
+            buckets[_slot(producer, slots) // BUCKET_SLOTS].append(producer)
+            if breathe is not None and taken % _BREATH_PRODUCERS == 0:
+                breathe()
+        return buckets
+
+
+def _slot(producer: Producer, slots: i64) -> i64:
+    producer_id: i64 = producer.producer_id
+    folded: i64 = (producer_id ^ (producer_id >> 32)) & 0xFFFFFFFF
+    return (folded ^ (folded >> 16)) & (slots - 1)
+
+
+def _in_slot_order(producers: list[Producer], slots: i64) -> list[Producer]:
+    """What is sorted is slots, not producers. Those of one slot stay in the order in which they came."""
+    first: dict[int, Producer] = {}
+    behind: dict[int, list[Producer]] = {}
+    for producer in producers:
+        slot: i64 = _slot(producer, slots)
+        if slot not in first:
+            first[slot] = producer
+        elif slot in behind:
+            behind[slot].append(producer)
+        else:
+            behind[slot] = [producer]
+    ordered: list[Producer] = []
+    for each in sorted(first):
+        ordered.append(first[each])
+        if each in behind:
+            ordered += behind[each]
+    return ordered
+
+
 class ProducerStates:
     """All producers of one partition, up to (not including) `end_offset`."""
 
@@ -139,6 +220,7 @@ class ProducerStates:
         self._open: dict[int, int] = {}
         self._unreplicated: dict[int, int] = {}
         self._hash_slots: i64 = 16
+        self._captures: i64 = 0
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -178,7 +260,7 @@ class ProducerStates:
 
     def add_older(self, producer_id: i64, marks: list[BatchMark]) -> None:
         """Takes what the log had of a producer before its oldest known batch, oldest first."""
-        producer = self._producers[producer_id]
+        producer = self._producer(producer_id)
         producer.older_unread = False
         room = BATCHES_MAX - len(producer.batches)
         if room > 0:
@@ -377,36 +459,22 @@ class ProducerStates:
         self._open = dict(sorted(self._open.items()))
         self.end_offset = end_offset
 
-    def in_snapshot_order(self) -> list[Producer]:
-        """The producers in the order in which Kafka writes them, which is that of Java's HashMap.
-
-        The loop waits for this at each roll, so what is sorted is slots, not producers.
-        """
-        slots: i64 = self._hash_slots
-        first: dict[int, Producer] = {}
-        behind: dict[int, list[Producer]] = {}
-        for producer in self._producers.values():
-            producer_id: i64 = producer.producer_id
-            folded: i64 = (producer_id ^ (producer_id >> 32)) & 0xFFFFFFFF
-            slot: i64 = (folded ^ (folded >> 16)) & (slots - 1)
-            if slot not in first:
-                first[slot] = producer
-            elif slot in behind:
-                behind[slot].append(producer)
-            else:
-                behind[slot] = [producer]
-        ordered: list[Producer] = []
-        for each in sorted(first):
-            ordered.append(first[each])
-            if each in behind:
-                ordered += behind[each]
-        return ordered
+    def capture(self) -> CapturedProducers:
+        """What a snapshot made now has to hold. Whatever changes from now on changes a copy."""
+        self._captures += 1
+        return CapturedProducers(list(self._producers.values()), self._hash_slots, self.end_offset)
 
     def _producer(self, producer_id: i64) -> Producer:
+        """The one to change."""
         producer = self._producers.get(producer_id)
         if producer is None:
             producer = Producer(producer_id)
+            producer.captures = self._captures
             self._insert(producer)
+        elif producer.captures != self._captures:
+            producer = producer.copy()
+            producer.captures = self._captures
+            self._producers[producer_id] = producer  # where it was in the order, too
         return producer
 
     def _insert(self, producer: Producer) -> None:

@@ -1,5 +1,8 @@
 """Producer state: sequences, epochs, transactions and what is stable."""
 
+from collections.abc import Callable
+from random import Random
+
 import pytest
 
 from mainstem.core.log.producers import Origin, ProducerStates
@@ -166,15 +169,57 @@ def test_replication_is_applied_without_being_judged() -> None:
     states.check_marker(1, 4, -1, 0, Origin.REPLICATION)
 
 
+def in_snapshot_order(states: ProducerStates, breathe: Callable[[], None] | None = None) -> list[int]:
+    return [each.producer_id for some in states.capture().in_snapshot_order(breathe) for each in some]
+
+
 def test_snapshots_list_producers_in_the_order_of_javas_hash_map() -> None:
     states = ProducerStates()
     for producer_id in (33, 17, 2, 1, 1 << 32):
         states.apply_data(producer_id, 0, 0, 0, 0, NOW_MS, False)
     # Sixteen slots: 33, 17, 1 and 2^32 (whose halves fold to 1) share slot 1, in the order they came.
-    assert [producer.producer_id for producer in states.in_snapshot_order()] == [33, 17, 1, 1 << 32, 2]
+    assert in_snapshot_order(states) == [33, 17, 1, 1 << 32, 2]
     for producer_id in range(100, 108):
         states.apply_data(producer_id, 0, 0, 0, 0, NOW_MS, False)
     # More than twelve make it thirty-two.
-    assert [producer.producer_id for producer in states.in_snapshot_order()] == [
-        33, 1, 1 << 32, 2, 100, 101, 102, 103, 104, 105, 106, 107, 17,
-    ]  # fmt: skip
+    assert in_snapshot_order(states) == [33, 1, 1 << 32, 2, 100, 101, 102, 103, 104, 105, 106, 107, 17]
+
+
+def test_thousands_of_producers_are_put_in_the_same_order_some_at_a_time() -> None:
+    rng, states, breaths = Random(1), ProducerStates(), [0]
+    ids = list(dict.fromkeys(rng.choice([rng.randrange(4000), rng.randrange(1 << 62)]) for _ in range(9000)))
+    for producer_id in ids:
+        states.apply_data(producer_id, 0, 0, 0, 0, NOW_MS, False)
+
+    def slot(producer_id: int) -> int:
+        folded = (producer_id ^ (producer_id >> 32)) & 0xFFFFFFFF
+        return (folded ^ (folded >> 16)) & 16383
+
+    def breathe() -> None:
+        breaths[0] += 1
+
+    assert in_snapshot_order(states, breathe) == sorted(ids, key=slot)
+    assert breaths[0] >= 16
+
+
+def test_what_was_captured_stays_as_it_was_while_producers_go_on() -> None:
+    states = ProducerStates()
+    states.apply_data(1, 0, 4, 0, 4, NOW_MS, False)
+    states.apply_data(2, 0, 4, 5, 9, NOW_MS, True)
+    states.apply_data(3, 0, 4, 10, 14, NOW_MS, False)
+    states.end_offset = 15
+    captured = states.capture()
+    states.apply_data(1, 0, 9, 15, 19, NOW_MS + 1, False)
+    ended = states.apply_marker(2, 1, 7, True, 20, NOW_MS + 1)
+    assert ended is not None
+    states.complete(ended)
+    states.forget(3)
+    states.apply_data(4, 0, 4, 21, 25, NOW_MS + 1, False)
+    states.add_older(1, [])
+    one, two, three = captured.producers
+    assert (captured.end_offset, len(captured)) == (15, 3)
+    assert (one.last_offset, one.last_timestamp, len(one.batches)) == (4, NOW_MS, 1)
+    assert (two.epoch, two.coordinator_epoch, two.txn_first_offset) == (0, -1, 5)
+    assert three.last_offset == 14
+    assert [producer.last_offset for producer in states.all()] == [19, -1, 25]
+    assert in_snapshot_order(states) == [1, 2, 4]
