@@ -52,6 +52,8 @@ EXPECTED: Final = (
     "K2 clock set back",
     "K3 late timers",
     "S1 write fails",
+    "S1 read fails",
+    "S1 rename fails",
     "S2 disk full",
     "S3 short write",
     "S4 torn write",
