@@ -1,8 +1,8 @@
-"""What a campaign must have seen: one in which a fault never struck, or a rare branch was never taken, has proved nothing
-about it, and fails.
+"""What a campaign must have seen: one in which a fault never struck, or a rare branch was never taken, has proved
+nothing about it, and fails.
 
-Each is to happen in so many seeds that a campaign of `SEEDS_MIN` nearly always has it (once in a thousand it has not:
-seven times over, on average). What happens less often says in `SELDOM` how large a campaign has to be to be asked for it.
+Each is to happen in so many seeds that a campaign of `SEEDS_MIN` has it but for one time in a thousand: seven times, on
+average. What happens less often says in `SELDOM` how large a campaign has to be to be asked for it.
 """
 
 from collections.abc import Mapping

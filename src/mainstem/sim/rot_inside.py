@@ -4,8 +4,8 @@ else was judged, because little can be asked of a cluster after it.
 The broker is stopped or killed, one file is damaged (S9, S10), and the broker is started once more. What must hold:
 
 - Of a damaged log of a coordinator: the broker starts, no other log is shorter than it was, and the coordinator knows
-  what it knew or cannot be had. What it was told last may be cut off by the start after a kill, where the damage is past
-  the recovery point; an offset that nobody committed is never told.
+  what it knew or cannot be had. What it was told last may be cut off by the start after a kill, where the damage is
+  past the recovery point; an offset that nobody committed is never told.
 - Of damaged metadata: the broker says why it does not start, or it comes back with topics that there were together at
   some moment before. As Kafka does it, the metadata log is cut at damage past its last snapshot.
 - Nothing fails without a word.
@@ -213,9 +213,8 @@ class RotInside:
             return  # the start may have cut what was past the recovery point
         changed = [each for each in dict.fromkeys((*before, *now)) if not _is_later(before.get(each), now.get(each))]
         if changed:
-            raise Violation(
-                PROMISE, f"{damaged} is damaged; {changed[0]} was {before.get(changed[0])}, and is {now.get(changed[0])}"
-            )
+            name = changed[0]
+            raise Violation(PROMISE, f"{damaged} is damaged; {name} was {before.get(name)}, and is {now.get(name)}")
         self._world.count("damaged coordinator knew what it had known")
 
     async def _judge_offsets(self, damaged: Place) -> None:
