@@ -106,7 +106,7 @@ def test_nothing_gets_through_after_a_lost_answer() -> None:
 
 @pytest.mark.parametrize("how", ["close", "abort"])
 def test_who_has_ended_a_connection_hears_no_more_of_it_but_its_end(how: str) -> None:
-    """Seed 88: a client was paused, and gave up at once when it went on; asyncio brings it no data after that either."""
+    """Seed 88: a client was paused, and gave up when it went on. asyncio brings no data after that either."""
     pair = Pair()
     pair.client_loop.pause()
     pair.network.connections[1][1].write(b"answer")

@@ -88,7 +88,7 @@ class BrokerProcess:
         self._seed = seed
         self._scheduler = scheduler
         self._network = network
-        self._config = config
+        self.config = config
         self._trace = trace
         self._count = count
         self._rng = Random(f"{seed}:process")
@@ -103,7 +103,7 @@ class BrokerProcess:
 
     def format(self, disk: SimDisk | None = None) -> None:
         format_directories(
-            disk or self.disk, Random(f"{self._seed}:format"), self._config, self.clock.wall_ms(), CLUSTER_ID,
+            disk or self.disk, Random(f"{self._seed}:format"), self.config, self.clock.wall_ms(), CLUSTER_ID,
             ignore_formatted=True, features=DEFAULT_FEATURES | {TRANSACTION_VERSION: self.transaction_version},
         )  # fmt: skip
 
@@ -128,7 +128,7 @@ class BrokerProcess:
                 self.disk,
                 self.clock,
                 Random(f"{self._seed}:broker:{self.life}"),
-                self._config,
+                self.config,
                 CLUSTER_ID,
                 on_fatal=lambda error: self._exited(f"fatal: {error}"),
                 carry=self._carry,

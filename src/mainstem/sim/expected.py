@@ -1,8 +1,8 @@
-"""What a campaign must have seen: one in which a fault never struck, or a rare branch was never taken, has proved nothing
-about it, and fails.
+"""What a campaign must have seen: one in which a fault never struck, or a rare branch was never taken, has proved
+nothing about it, and fails.
 
-Each is to happen in so many seeds that a campaign of `SEEDS_MIN` nearly always has it (once in a thousand it has not:
-seven times over, on average). What happens less often says in `SELDOM` how large a campaign has to be to be asked for it.
+Each is to happen in so many seeds that a campaign of `SEEDS_MIN` has it but for one time in a thousand: seven times, on
+average. What happens less often says in `SELDOM` how large a campaign has to be to be asked for it.
 """
 
 from collections.abc import Mapping
@@ -10,6 +10,8 @@ from typing import Final
 
 from mainstem.sim.movers import EXPECTED as MOVE_FAULTS
 from mainstem.sim.movers import REACHED as MOVE_REACHED
+from mainstem.sim.rot_inside import EXPECTED as ROT_FAULTS
+from mainstem.sim.rot_inside import REACHED as ROT_REACHED
 from mainstem.sim.tuning import EXPECTED as TUNED_FAULTS
 from mainstem.sim.tuning import REACHED as TUNED_REACHED
 from mainstem.sim.txn_shape import REACHED as TXN_REACHED
@@ -52,6 +54,8 @@ EXPECTED: Final = (
     "K2 clock set back",
     "K3 late timers",
     "S1 write fails",
+    "S1 read fails",
+    "S1 rename fails",
     "S2 disk full",
     "S3 short write",
     "S4 torn write",
@@ -82,6 +86,7 @@ EXPECTED: Final = (
     "N10 end of the transaction before",
     *TUNED_FAULTS,
     *MOVE_FAULTS,
+    *ROT_FAULTS,
 )
 """Faults that each campaign must have seen."""
 
@@ -147,14 +152,28 @@ REACHED: Final = (
     *TXN_REACHED,
     *TUNED_REACHED,
     *MOVE_REACHED,
+    *ROT_REACHED,
     *WATCH_REACHED,
 )
 """Rare branches that each campaign must have taken."""
 
 
 SELDOM: Final = {
-    "move interrupted by a stop": 2000,
-    "start moved beside a move": 2000,
+    "partitions added": 500,
+    "controller answer lost": 500,
+    "stable end told before the high watermark": 500,
+    "S2 disk full": 500,
+    "S3 short write": 500,
+    "S6 failed fsync": 500,
+    "S9 bit flipped on the way": 500,
+    "S10 file cut short": 500,
+    "group deleted": 1000,
+    "damaged log left alone": 1000,
+    "S11 misdirected write": 1000,
+    "S13 directory gone": 1000,
+    "C5 copy appended after expiry": 1000,
+    "start moved beside a move": 1000,
+    "damaged metadata refused": 1000,
 }
 """How many seeds a campaign has before it must have seen these."""
 

@@ -29,6 +29,9 @@ PAUSING_SHARE: Final = 0.2
 DYING_SHARE: Final = 0.15
 """Of the runs, how many have a start that dies, and the one after it, and some more."""
 
+SINGLE_ERROR_SHARE: Final = 0.15
+"""Of the runs, how many have one read or one rename that fails, and none after it."""
+
 
 class Nemesis:
     def __init__(self, world: "World", rng: Random) -> None:
@@ -59,6 +62,7 @@ class Nemesis:
         self._power_is_lost = True
         self._clients_suffer = True
         self._broker_dies = True
+        self._disk_fails = True
         self.allow(self.families)
         self.is_over = False
         self._rotting = rng.choice(world.may_rot())
@@ -67,6 +71,7 @@ class Nemesis:
         self._switched_off = Random(f"{world.seed}:switched off")
         self._pauses = Random(f"{world.seed}:paused clients")
         self._dying = Random(f"{world.seed}:dying starts")
+        self._errors = Random(f"{world.seed}:single errors")
         self._deaths_left = 0
         """How many starts from now die, one after the other."""
 
@@ -79,6 +84,7 @@ class Nemesis:
         self._power_is_lost = "power" in wanted
         self._clients_suffer = "processes" in wanted
         self._broker_dies = "broker" in wanted
+        self._disk_fails = "sick disk" in wanted
         kinds = [kind for name in wanted for kind in self.families[name]]
         self.kinds = self.rng.sample(kinds, min(len(kinds), self.rng.randint(2, 7)))
         if self.world.theme == "groups":
@@ -94,6 +100,8 @@ class Nemesis:
             self.world.scheduler.later(self._pauses.random() * 2, self._pause_client)
         if self.kinds and self._broker_dies and self._dying.random() < DYING_SHARE:
             self.world.scheduler.later(0.3 + self._dying.random() * 4, self._die_again_and_again)
+        if self.kinds and self._disk_fails and self._errors.random() < SINGLE_ERROR_SHARE:
+            self.world.scheduler.later(0.2 + self._errors.random() * 4, self._single_error)
 
     def _turn(self) -> None:
         if self.is_over:
@@ -354,6 +362,17 @@ class Nemesis:
         self._until(1.0, self.world.cure_disk)
         # Whoever watches over the broker starts it again some time after its directory has failed.
         self._until(1.0 + self.rng.random(), self.world.kill_if_sick)
+
+    def _single_error(self) -> None:
+        """A sector that cannot be read, or a name that cannot be changed, once: whatever was to follow it may not."""
+        if self.is_over or self.world.disk_is_sick:
+            return
+        rng = self._errors
+        operation = rng.choice(("read", "rename"))
+        path = rng.choice(("", "", ".log", "index", "snapshot", "checkpoint", "/__"))
+        self.world.arm(f"S1 {operation} fails", Fault(Effect.FAIL, operation, path, skip=rng.randrange(6)))
+        self._until(2.0, self.world.cure_disk)
+        self._until(2.0 + rng.random(), self.world.kill_if_sick)
 
     def _slow_disk(self) -> None:
         loop = self.world.process.loop

@@ -28,6 +28,7 @@ from mainstem.broker.config import BrokerConfig
 from mainstem.core.txn.states import TV2
 from mainstem.protocol.batch import BatchView
 from mainstem.protocol.errors import ErrorCode
+from mainstem.sim import rot_inside
 from mainstem.sim.admin import Admin, create_topics
 from mainstem.sim.at_the_end import checkers_at_the_end
 from mainstem.sim.broker_process import BrokerProcess, ControllerFaults
@@ -637,6 +638,9 @@ class World:
         assert self.process.broker is not None
         for checker in self.checkers:
             checker.at_end(self.process.broker)
+        if not self.is_for_users and rot_inside.comes(self.seed):
+            rot_inside.RotInside(self).run()
+            self._check()
         self.counts["acknowledged"] += self.ledger.acked_count
         self.counts["read"] += self.ledger.read_count
 
@@ -672,6 +676,21 @@ class World:
         task = self._loop("observer").create_task(work)
         self._until(task.done, seconds, promise)
         task.result()
+
+    def run_for(self, seconds: float) -> None:
+        self.scheduler.run_for(seconds)
+        self._check()
+
+    def run_until(self, is_over: Callable[[], bool], seconds: float, promise: str) -> None:
+        self._until(is_over, seconds, promise)
+
+    def observe(self, work: Coroutine[Any, Any, None], seconds: float, promise: str) -> None:
+        self._wait(work, seconds, promise)
+
+    @property
+    def offsets_may_expire(self) -> bool:
+        """Whether a minute without a member, by the broker's clock, is enough."""
+        return self.process.config.given.get("offsets.retention.minutes") == "1"
 
     def observing_client(self) -> SimClient:
         """One on the loop of whoever observes now."""

@@ -317,6 +317,25 @@ def test_records_of_a_later_version_are_left_out_and_broken_ones_stop_the_load()
     run(story)
 
 
+@pytest.mark.parametrize("at", [30, -8, -1], ids=["in the header", "in the offset", "at the end"])
+def test_a_batch_that_does_not_match_its_checksum_stops_the_load(at: int) -> None:
+    """Who asked would be told an offset that nobody committed."""
+
+    async def story() -> None:
+        s = Story()
+        await s.start()
+        await s.commit("g", 1)
+        await s.commit("g", 2)
+        rotten = bytearray(s.log.batches[0])
+        rotten[at] ^= 0x20
+        s.log.batches[0] = bytes(rotten)
+        await s.start(1)
+        with pytest.raises(RemoteError, match="NOT_COORDINATOR"):
+            await s.offset("g")
+
+    run(story)
+
+
 def test_offsets_of_a_transaction_count_from_its_marker_on() -> None:
     async def story() -> None:
         s = Story()

@@ -389,6 +389,8 @@ class Shard(Generic[M]):
                 before = position
                 for batch in iterate_batches(data, 0, len(data)):
                     if batch.next_offset > position:
+                        # A start after a clean stop reads no batches: nobody has looked at this one before.
+                        batch.check(len(data))
                         count += await self._replay(batch, position)
                         position = batch.next_offset
                 if position == before:
