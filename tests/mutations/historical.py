@@ -145,11 +145,11 @@ def _directory_not_synced(patch: pytest.MonkeyPatch, reached: Reached) -> None:
     """KAFKA-3968: a flush syncs the new segment and not its name, so that a power loss takes the whole file."""
     original = FlushJob.run
 
-    def run(self: FlushJob) -> None:
+    def run(self: FlushJob, *given: Any) -> None:
         if self.has_new_names:
             reached()
         self.has_new_names = False
-        original(self)
+        original(self, *given)
 
     patch.setattr(FlushJob, "run", run)
 

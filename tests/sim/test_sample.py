@@ -6,9 +6,6 @@ them, as it would be asked of a campaign of that size.
 """
 
 import json
-import os
-import shutil
-import sysconfig
 from collections import Counter
 from pathlib import Path
 
@@ -17,13 +14,9 @@ import pytest
 from mainstem.sim.__main__ import report
 from mainstem.sim.expected import SEEDS_MIN, never_happened
 from mainstem.sim.world import run_seed
+from tests.support.builds import is_fastest
 
-COMPILER = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
-
-pytestmark = pytest.mark.skipif(
-    os.environ.get("MAINSTEM_EXPECT") == "interpreted" and shutil.which(COMPILER.split()[0]) is not None,
-    reason="the compiled build runs these seeds",
-)
+pytestmark = pytest.mark.skipif(not is_fastest(), reason="test_replay says that both builds do the same")
 
 SAMPLE = 200
 SLICE = 10

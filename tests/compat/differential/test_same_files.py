@@ -193,9 +193,7 @@ def create_topics(sides: list[Side], story: Story) -> None:
         for name in TOPICS
     ]
     kept = [CreatableTopicConfig(name="retention.ms", value="-1")]
-    topics.append(
-        CreatableTopic(name=LAST_TOPIC, num_partitions=1, replication_factor=1, assignments=[], configs=kept)
-    )
+    topics.append(CreatableTopic(name=LAST_TOPIC, num_partitions=1, replication_factor=1, assignments=[], configs=kept))
     for side in sides:
         answer = side.plain(side.send(CreateTopicsRequest(topics=topics, timeout_ms=30_000), 5))
         assert not any(topic["error_code"] for topic in answer["topics"]), answer
