@@ -122,8 +122,11 @@ class RotInside:
             # Not what was set aside, nor a copy.
             folders = {path: path.rsplit("/", 2)[-2] for path in there}
             there = [path for path in there if path.endswith(_OF_LOGS) and folders[path].rpartition("-")[2].isdigit()]
-        logs = [path for path in there if path.endswith(".log")]
-        chosen = logs if logs and self._rng.random() < (0.2 if is_metadata else 0.6) else there
+        # By chance alone it would mostly be an index, of which there are many and which is built anew.
+        wanted = (
+            self._rng.choice((".log", "quorum-state", "")) if is_metadata else self._rng.choice((".log", ".log", ""))
+        )
+        chosen = [path for path in there if path.endswith(wanted)] or there
         return self._rng.choice(chosen) if chosen else ""
 
     def _damage(self, path: str) -> None:
