@@ -248,7 +248,7 @@ def let_retention_have_its_turn(sides: list[Side], story: Story) -> None:
     ask_both(sides, alter_request(LAST_TOPIC, {"retention.ms": "1"}), 1)
     deadline = time.monotonic() + TURN_S
     while not have_settled(sides):
-        found = "\n".join(changes(*map(starts, sides)))
+        found = "\n".join(changes(starts(sides[0]), starts(sides[1])))
         assert time.monotonic() < deadline, f"the logs do not begin where Kafka's do:\n{found}"
     for topic in TOPICS:
         # A restart must find nothing more to do.
