@@ -248,14 +248,15 @@ def _kafka_serves(kafka: Kafka, node: KafkaNode, ours: Path, tmp_path: Path) -> 
     theirs = node.data / f"{TOPIC}-0"
     shutil.rmtree(theirs)
     shutil.copytree(ours, theirs)
-    expected = {row[0] for row in rows_in(ours)}
+    controls = {batch.base_offset for batch in batches_in(ours) if batch.is_control}
+    expected = {row[0] for row in rows_in(ours)} - controls
     with node:
         command = kafka.command(
             "org.apache.kafka.tools.consumer.ConsoleConsumer",
-            *("--bootstrap-server", node.bootstrap, "--topic", TOPIC, "--from-beginning", "--timeout-ms", "8000"),
+            *("--bootstrap-server", node.bootstrap, "--topic", TOPIC, "--from-beginning", "--timeout-ms", "60000"),
+            *("--max-messages", str(len(expected))),
             *("--property", "print.offset=true", "--property", "print.value=false"),
         )
         said = subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
     offsets = {int(line.split(":")[1]) for line in said.splitlines() if line.startswith("Offset:")}
-    controls = {batch.base_offset for batch in batches_in(ours) if batch.is_control}
-    assert offsets == expected - controls
+    assert offsets == expected
