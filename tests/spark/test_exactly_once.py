@@ -340,6 +340,29 @@ def test_a_task_that_fails_leaves_no_transaction_open(query: Query, topic: str) 
     assert query.broker.values(topic) == [b"after"]
 
 
+def test_a_task_that_begins_after_its_batch_was_given_up_leaves_no_transaction_open(query: Query, topic: str) -> None:
+    """Spark does not wait for tasks that still run, and of a write without a name nobody comes later to clean up."""
+
+    def late() -> Iterator[pa.RecordBatch]:
+        driver = threading.Thread(target=play, args=(query.settle(0, "run", [], commit=False),))
+        driver.start()
+        driver.join()
+        column = pa.array([b"x"] * 10, pa.binary())
+        yield pa.record_batch([column, column], names=["value", "key"])
+
+    async def story() -> None:
+        rows = RowWriter(SCHEMA, query.options)
+        identity = Identity(query.sink, 0, "run", query=query.id)
+        async with query.process() as cluster:
+            with pytest.raises(SinkError, match=r"batch 0 of .* was given up while a task of it still wrote"):
+                await stage(cluster, rows, query.options, late(), identity, 0)
+        assert await query.open_transactions() == []
+        await query.settle(0, "next", await query.write(0, "next", rows_of(0)))
+
+    play(story())
+    assert query.broker.values(topic) == sorted(rows_of(0))
+
+
 def test_rows_without_a_key_of_small_batches_are_spread_over_the_partitions(broker: Broker) -> None:
     topic = broker.topic(4)
     query = Query(broker, topic)
