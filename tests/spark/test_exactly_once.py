@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import uuid
 from collections.abc import Iterator
@@ -206,6 +207,9 @@ def test_the_command_lists_and_finishes_what_was_decided(
     assert f"{query.sink}  batch 0  decided, not finished" in capsys.readouterr().out
     assert main(["pipeline", "finish", query.sink, "-b", query.broker.bootstrap]) == 0
     assert query.broker.values(topic) == sorted(rows_of(0))
+    capsys.readouterr()
+    assert main(["pipeline", "finish", query.sink, "--json", "-b", query.broker.bootstrap]) == 0
+    assert json.loads(capsys.readouterr().out) == {"sink": query.sink, "batch": 0}
     assert main(["pipeline", "finish", "no-such-sink", "-b", query.broker.bootstrap]) == 4
     assert "there is no sink no-such-sink" in capsys.readouterr().err
 
