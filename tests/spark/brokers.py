@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from tests.support.kafka import KafkaNode
@@ -42,6 +43,18 @@ class Broker:
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         for done in admin.create_topics([NewTopic(name, partitions, 1, config=config or {})]).values():
             done.result(30)
+
+    def make_anew(self, topic: str, partitions: int) -> None:
+        """Deletes it and makes another of that name, as soon as the broker lets one."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin.delete_topics([topic])[topic].result(30)
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                return self.make_topic(topic, partitions, {"retention.ms": "-1"})
+            except KafkaException:
+                assert time.monotonic() < deadline
+                time.sleep(0.2)
 
     def log_dir(self, topic: str) -> Path:
         """Where it keeps the topic: ours may have the directory of logs in its data directory."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import uuid
 from collections.abc import Iterator
@@ -206,6 +207,9 @@ def test_the_command_lists_and_finishes_what_was_decided(
     assert f"{query.sink}  batch 0  decided, not finished" in capsys.readouterr().out
     assert main(["pipeline", "finish", query.sink, "-b", query.broker.bootstrap]) == 0
     assert query.broker.values(topic) == sorted(rows_of(0))
+    capsys.readouterr()
+    assert main(["pipeline", "finish", query.sink, "--json", "-b", query.broker.bootstrap]) == 0
+    assert json.loads(capsys.readouterr().out) == {"sink": query.sink, "batch": 0}
     assert main(["pipeline", "finish", "no-such-sink", "-b", query.broker.bootstrap]) == 4
     assert "there is no sink no-such-sink" in capsys.readouterr().err
 
@@ -338,6 +342,29 @@ def test_a_task_that_fails_leaves_no_transaction_open(query: Query, topic: str) 
     play(story())
     query.broker.produce(topic, [b"after"])
     assert query.broker.values(topic) == [b"after"]
+
+
+def test_a_task_that_begins_after_its_batch_was_given_up_leaves_no_transaction_open(query: Query, topic: str) -> None:
+    """Spark does not wait for tasks that still run, and of a write without a name nobody comes later to clean up."""
+
+    def late() -> Iterator[pa.RecordBatch]:
+        driver = threading.Thread(target=play, args=(query.settle(0, "run", [], commit=False),))
+        driver.start()
+        driver.join()
+        column = pa.array([b"x"] * 10, pa.binary())
+        yield pa.record_batch([column, column], names=["value", "key"])
+
+    async def story() -> None:
+        rows = RowWriter(SCHEMA, query.options)
+        identity = Identity(query.sink, 0, "run", query=query.id)
+        async with query.process() as cluster:
+            with pytest.raises(SinkError, match=r"batch 0 of .* was given up while a task of it still wrote"):
+                await stage(cluster, rows, query.options, late(), identity, 0)
+        assert await query.open_transactions() == []
+        await query.settle(0, "next", await query.write(0, "next", rows_of(0)))
+
+    play(story())
+    assert query.broker.values(topic) == sorted(rows_of(0))
 
 
 def test_rows_without_a_key_of_small_batches_are_spread_over_the_partitions(broker: Broker) -> None:

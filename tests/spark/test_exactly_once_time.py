@@ -6,6 +6,7 @@ Brokers here allow transactions of two seconds, so that a time-out can be waited
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -145,6 +146,8 @@ def test_a_query_of_two_phase_commit_that_is_given_up_can_be_aborted(
     assert f"{query.sink}: 2 transactions aborted" in capsys.readouterr().out
     assert main(["pipeline", "abort", query.sink, "-b", strict.bootstrap]) == 0
     assert f"{query.sink}: nothing was open" in capsys.readouterr().out
+    assert main(["pipeline", "abort", query.sink, "--json", "-b", strict.bootstrap]) == 0
+    assert json.loads(capsys.readouterr().out) == {"sink": query.sink, "aborted": 0}
     assert strict.values(topic) == sorted(rows_of(0))
 
 

@@ -386,6 +386,55 @@ def test_what_is_wrong_with_the_input_is_one_sentence(
         assert len(told.splitlines()) == 1, told
 
 
+def test_a_script_gets_one_document_of_every_pipeline(
+    spark: SparkSession, mainstem_broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from mainstem.cli.main import main
+
+    topic, target = mainstem_broker.topic(1), mainstem_broker.topic(1)
+    mainstem_broker.produce(topic, [event(1), event(2), b"broken", event(1)])
+
+    def told(code: int, *words: str) -> Any:
+        capsys.readouterr()
+        assert main(["pipeline", *words, "--json", "-b", mainstem_broker.bootstrap]) == code, words
+        return json.loads(capsys.readouterr().out)
+
+    path = tmp_path / "lake"
+    landed = {"topic": topic, "path": str(path), "records": 4, "files": 1, "bad_files": 1, "merged": 0}
+    assert told(0, "lake", topic, str(path), "--schema", SCHEMA) == landed
+    words = ("transform", topic, target, "--checkpoint", str(tmp_path / "checkpoint"))
+    copied = {"source": topic, "target": target, "records": 4}
+    assert told(0, *words, "--sql", "select key, value from input") == copied
+    audited = told(1, "audit", topic)
+    assert (audited["title"], audited["is_good"]) == (f"Audit of {topic}", False)
+    twice = audited["findings"][1]
+    assert (twice["question"], twice["is_good"]) == ("Is no record there twice?", False)
+    assert len(twice["examples"]) == 1
+
+
+def test_a_topic_made_anew_is_not_gone_on_with_where_the_old_one_ended(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    """It has as many records as were read of the old one, and more: by their offsets alone, these would be left out."""
+    from mainstem.spark.pipelines import lake, transform
+
+    topic, target = broker.topic(1), broker.topic(1)
+    broker.produce(topic, [event(nth) for nth in range(5)])
+    landing = lake.Lake(broker.bootstrap, topic, tmp_path / "lake", SCHEMA)
+    job = transform.Transform(broker.bootstrap, topic, target, tmp_path / "checkpoint")
+    statement = "select key, value from input"
+    for count in (5, 0):
+        assert quietly(lake.run, spark, landing) == count
+        assert quietly(transform.run, spark, job, statement) == count
+    broker.make_anew(topic, 1)
+    broker.produce(topic, [event(nth) for nth in range(100, 110)])
+    with pytest.raises(ValueError, match=r"is not the topic that .*/lake was read from: it was deleted and made anew"):
+        quietly(lake.run, spark, landing)
+    with pytest.raises(ValueError, match=r"is not the topic that .*/checkpoint was read from"):
+        quietly(transform.run, spark, job, statement)
+    assert broker.values(target) == sorted(event(nth) for nth in range(5))
+
+
 def test_an_audit_shows_what_it_is_at(spark: SparkSession, mainstem_broker: Broker) -> None:
     import io
 

@@ -160,22 +160,11 @@ def test_progress_is_committed_to_the_group(spark: SparkSession, broker: Broker,
 
 
 def test_a_topic_made_anew_is_lost_data(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
-    from confluent_kafka.admin import AdminClient, NewTopic
-
     topic = broker.topic(1)
     broker.produce(topic, [b"a"] * 10)
     options = {"startingOffsets": "earliest", "fetchOffset__retryIntervalMs": 10}
     assert land(stream(spark, broker, topic, **options), tmp_path).awaitTermination(120)
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.delete_topics([topic])[topic].result(30)
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
-            break
-        except Exception:
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
+    broker.make_anew(topic, 1)
     broker.produce(topic, [b"b"] * 3)
     query = land(stream(spark, broker, topic, **options), tmp_path)
     with pytest.raises(Exception, match=r"the log ends at 3 now; they were deleted"):

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from mainstem.cli.arguments import Verbs
 from mainstem.cli.failures import DONE, NOT_FOUND, REFUSED, UNREACHABLE, UserError
+from mainstem.cli.session import output_for
+from mainstem.cli.values import positive
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -111,7 +113,7 @@ def declare(parser: argparse.ArgumentParser, command: str) -> None:
 
 def _add_stream(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--continuous", action="store_true", help="go on until interrupted, not only to what is there")
-    parser.add_argument("--max-records", type=int, metavar="N", help="at most so many in one batch")
+    parser.add_argument("--max-records", type=positive, metavar="N", help="at most so many in one batch")
     _add_spark(parser)
 
 
@@ -198,10 +200,16 @@ def run_lake(given: argparse.Namespace) -> int:
         read = lake.run(spark, job, continuous=given.continuous)
         landed = {which: len(lake.listed(given.path, which)) for which in (lake.ROWS, lake.BAD)}
         merged = lake.compact(spark, given.path) if given.compact else 0
-    print(
+    output_for(given).done(
         f"{read:,} records of {given.topic} landed in {given.path}: {landed[lake.ROWS]} files"
         + (f", and {landed[lake.BAD]} of bad records" if landed[lake.BAD] else "")
-        + (f"; {merged} small files merged" if merged else "")
+        + (f"; {merged} small files merged" if merged else ""),
+        topic=given.topic,
+        path=str(given.path),
+        records=read,
+        files=landed[lake.ROWS],
+        bad_files=landed[lake.BAD],
+        merged=merged,
     )
     return DONE
 
@@ -212,7 +220,7 @@ def run_transform(given: argparse.Namespace) -> int:
     watermark = None
     if given.watermark:
         column, colon, late = given.watermark.partition(":")
-        if not colon:
+        if not (column and colon and late):
             raise UserError(f"--watermark is COLUMN:LATE, as in at:10m; it is {given.watermark}")
         watermark = (column, transform.interval(late))
     # A function may be in a file of the folder that the command is given in, as with `python -m`.
@@ -232,7 +240,12 @@ def run_transform(given: argparse.Namespace) -> int:
         )
         how = given.sql if given.sql is not None else transform.function_named(given.function)
         read = transform.run(_session(given), job, how, continuous=given.continuous)
-    print(f"{read:,} records of {given.source} transformed into {given.target}")
+    output_for(given).done(
+        f"{read:,} records of {given.source} transformed into {given.target}",
+        source=given.source,
+        target=given.target,
+        records=read,
+    )
     return DONE
 
 
@@ -241,8 +254,7 @@ def run_audit(given: argparse.Namespace) -> int:
     from mainstem.spark.pipelines.lake_audit import compare_lake
     from mainstem.spark.pipelines.progress import Steps
 
-    if given.report and not given.report.absolute().parent.is_dir():
-        raise UserError(f"--report: there is no folder {given.report.absolute().parent}", NOT_FOUND)
+    _check_audit(given)
     with _in_words():
         spark = _session(given)
         with Steps(spark, f"audit {given.topic}") as steps:
@@ -261,11 +273,30 @@ def run_audit(given: argparse.Namespace) -> int:
                     within=given.within,
                     steps=steps,
                 )
-    print(report.to_text())
     if given.report:
         report.write(given.report)
-        print(f"  report: {given.report}")
+    out = output_for(given)
+    if out.is_json:
+        out.document(report.to_dict())
+    else:
+        print(report.to_text() + (f"\n  report: {given.report}" if given.report else ""))
     return DONE if report.is_good else REFUSED
+
+
+def _check_audit(given: argparse.Namespace) -> None:
+    """Told before Spark takes its time to start: also what would go without notice, as if it had been looked at."""
+    if given.report and given.report.is_dir():
+        raise UserError(f"--report: {given.report} is a folder; name a file in it")
+    if given.report and not given.report.absolute().parent.is_dir():
+        raise UserError(f"--report: there is no folder {given.report.absolute().parent}", NOT_FOUND)
+    is_beside = given.against is not None or given.against_lake is not None
+    for option in ("identity", "sequence", "within"):
+        if is_beside and getattr(given, option) is not None:
+            raise UserError(f"--{option}: is for one topic by itself; audit it without --against and --against-lake")
+    if given.within is not None and given.sequence is None:
+        raise UserError("--within: says within what numbers count; say which with --sequence")
+    if given.against_bootstrap is not None and given.against is None:
+        raise UserError("--against-bootstrap: is the cluster of another topic; name that with --against")
 
 
 def run_settings(given: argparse.Namespace) -> int:
@@ -316,7 +347,11 @@ def run_finish(given: argparse.Namespace) -> int:
         return await (await _coordinator(cluster, given)).recover()
 
     last = _with_cluster(given, story)
-    print(f"{given.sink}: " + ("nothing was decided yet" if last is None else f"batch {last.batch} is finished"))
+    output_for(given).done(
+        f"{given.sink}: " + ("nothing was decided yet" if last is None else f"batch {last.batch} is finished"),
+        sink=given.sink,
+        batch=None if last is None else last.batch,
+    )
     return DONE
 
 
@@ -325,7 +360,11 @@ def run_abort(given: argparse.Namespace) -> int:
         return len(await (await _coordinator(cluster, given)).abandon())
 
     count = _with_cluster(given, story)
-    print(f"{given.sink}: {count} transactions aborted" if count else f"{given.sink}: nothing was open")
+    output_for(given).done(
+        f"{given.sink}: {count} transactions aborted" if count else f"{given.sink}: nothing was open",
+        sink=given.sink,
+        aborted=count,
+    )
     return DONE
 
 

@@ -3,8 +3,9 @@
 A record's key is the sink. Its value names the batch, the run that decided it, the runs that it took over from, the
 transactions that make up the batch and the offsets they wrote. It is written in a transaction whose transactional id is
 the sink, so of two drivers only the one that came last can write. That b is finished is noted under a key of its own,
-without a transaction: it is true for good once it is true, whoever says it. A sink that is never used again, as that of
-a write without a name, is forgotten: its keys get a record without a value, and compaction takes them.
+without a transaction: it is true for good once it is true, whoever says it; so is that a run was given up. A sink that
+is never used again, as that of a write without a name, is forgotten: its keys get a record without a value, and
+compaction takes them.
 
 Reading does not use `read_committed`: a decision of another sink that hangs open would hide later ones of ours.
 Instead the markers are followed: a decision counts when its producer's commit marker has been seen. After
@@ -48,6 +49,7 @@ from mainstem.spark.transactions import Triple
 TOPIC: Final = "mainstem-sink.decisions"
 WHERE: Final[Partition] = (TOPIC, 0)
 FINISHED_SUFFIX: Final = "/finished"
+GIVEN_UP_SUFFIX: Final = "/given-up"
 CONFIGS: Final = {
     "cleanup.policy": "compact",
     "segment.bytes": str(1 << 20),
@@ -113,6 +115,7 @@ class DecisionLog:
         # As they were written: those of other sinks may name thousands of tasks, and nobody asks for them here.
         self._decided: dict[str, bytes] = {}
         self._finished: dict[str, int] = {}
+        self._given_up: dict[str, str] = {}
         self._open: dict[int, dict[str, bytes]] = {}
         self._forgotten: set[str] = set()
         self._is_there = False
@@ -158,6 +161,11 @@ class DecisionLog:
         found = Decision.from_bytes(written)
         is_finished = self._finished.get(sink, -1) >= found.batch
         return replace(found, is_finished=is_finished)
+
+    async def is_given_up(self, sink: str, run: str) -> bool:
+        """Whether the driver of a run has aborted it, as of now."""
+        await self._read_on()
+        return self._given_up.get(sink) == run
 
     async def all(self) -> dict[str, Decision]:
         """The last decision of every sink; none where there was no sink yet. Asking makes no topic."""
@@ -206,6 +214,8 @@ class DecisionLog:
             if key.endswith(FINISHED_SUFFIX):
                 sink = key.removesuffix(FINISHED_SUFFIX)
                 self._finished[sink] = max(self._finished.get(sink, -1), int(record.value))
+            elif key.endswith(GIVEN_UP_SUFFIX):
+                self._given_up[key.removesuffix(GIVEN_UP_SUFFIX)] = bytes(record.value).decode()
             else:
                 self._open.setdefault(int(batch.producer_id), {})[key] = bytes(record.value)
 

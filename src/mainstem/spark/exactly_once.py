@@ -7,8 +7,10 @@
 3. Finish: commit the transactions, wait for their markers, note the batch as finished, abort what is left over.
 
 A crash before the decision leaves open transactions, which the next commit or their time-out aborts; one after it
-leaves a decision that whoever comes next finishes. Transactions of tasks are ended by their exact id, producer id and
-epoch, never by `InitProducerId`: only the process that made such an id calls that.
+leaves a decision that whoever comes next finishes. A driver that gives a batch up notes that before it aborts what is
+open: Spark does not wait for tasks that still run, and one that begins a transaction after that finds the note.
+Transactions of tasks are ended by their exact id, producer id and epoch, never by `InitProducerId`: only the process
+that made such an id calls that.
 
 `step` is called before each numbered point, for tests that crash there.
 """
@@ -33,7 +35,15 @@ from mainstem.protocol.batch import iterate_batches
 from mainstem.protocol.errors import ErrorCode
 from mainstem.protocol.fetch import FetchPartition, FetchRequest, FetchTopic, encode_fetch_request, read_fetch_response
 from mainstem.protocol.schema import ZERO_UUID
-from mainstem.spark.decisions import FINISHED_SUFFIX, SUPERSEDED_MAX, WHERE, Decision, DecisionLog, Written
+from mainstem.spark.decisions import (
+    FINISHED_SUFFIX,
+    GIVEN_UP_SUFFIX,
+    SUPERSEDED_MAX,
+    WHERE,
+    Decision,
+    DecisionLog,
+    Written,
+)
 from mainstem.spark.producing import Sender
 from mainstem.spark.questions import only_partition
 from mainstem.spark.transactions import NO_TIMEOUT_MS, ONGOING, Transactions, Triple
@@ -90,6 +100,10 @@ def of_another_query(sink: str, batch: int, last: Decision) -> SinkError:
         f"batch {batch} of {sink} was written by another query, {last.query}; two queries must not share a sink. "
         "Name another with sinkId, or leave that option out"
     )
+
+
+def given_up(sink: str, batch: int) -> SinkError:
+    return SinkError(f"batch {batch} of {sink} was given up while a task of it still wrote; nothing of it was written")
 
 
 def rewound(sink: str, batch: int, last: Decision) -> SinkError:
@@ -152,6 +166,7 @@ class Coordinator:
 
     async def abort(self, batch: int, run: str, staged: Sequence[Staged]) -> None:
         _, last = await self._take_over(batch, run)
+        await self._produce(Triple("", -1, -1), self._sink + GIVEN_UP_SUFFIX, run.encode())
         kept = () if last is None or last.batch != batch else last.transactions
         ours = [each.triple for each in staged if each.triple not in kept]
         described = await self._transactions.describe(await self._open())
@@ -160,7 +175,14 @@ class Coordinator:
 
     async def forget(self) -> None:
         """Leaves nothing of a sink that is finished and never used again, once the topic is compacted."""
-        for key in (self._sink, self._sink + FINISHED_SUFFIX):
+        await self._forget(self._sink, self._sink + FINISHED_SUFFIX)
+
+    async def forget_given_up(self) -> None:
+        """The same of one that has decided nothing."""
+        await self._forget(self._sink + GIVEN_UP_SUFFIX)
+
+    async def _forget(self, *keys: str) -> None:
+        for key in keys:
             await self._produce(Triple("", -1, -1), key, None)
 
     async def recover(self) -> Decision | None:

@@ -39,7 +39,16 @@ from mainstem.client.cluster import Cluster
 from mainstem.client.errors import KafkaError
 from mainstem.spark import questions
 from mainstem.spark.decisions import DecisionLog, Written
-from mainstem.spark.exactly_once import SINK_PREFIX, Coordinator, SinkError, Staged, no_step, of_another_query, rewound
+from mainstem.spark.exactly_once import (
+    SINK_PREFIX,
+    Coordinator,
+    SinkError,
+    Staged,
+    given_up,
+    no_step,
+    of_another_query,
+    rewound,
+)
 from mainstem.spark.loop import runner, settle_down
 from mainstem.spark.options import SinkOptions, Topics, sink_options
 from mainstem.spark.partitioning import Partitioner, rows_by_partition
@@ -280,6 +289,9 @@ async def stage(
             return nothing
         on_step("flush")
         await sender.flush()
+        # Spark gives a batch up while other tasks of it run: whoever aborted what was open has not seen this one.
+        if await kept.decisions.is_given_up(identity.sink, identity.run):
+            raise given_up(identity.sink, identity.batch)
     except Exception:
         # Nobody else may come to know of it, and who reads what is committed would wait until it times out.
         if sender is not None:
@@ -403,6 +415,11 @@ class BatchSink(DataSourceArrowWriter):
             # No task got to tell; that of a worker that was killed is open all the same.
             messages = [SinkMessage(self._identity.sink, self._identity.run, self._identity.batch, None)]
         settle(self._options, messages, self._identity.batch, commit=False)
+        if self._options.exactly_once and self._options.txn_app_id is None:
+            here = runner()
+            with suppress(KafkaError):
+                coordinator = _coordinator(self._options, self._identity.sink, here.cluster(self._options.kafka))
+                here.run(coordinator.forget_given_up())
 
 
 def batch_writer(schema: StructType, given: dict[str, str], overwrite: bool) -> DataSourceWriter:

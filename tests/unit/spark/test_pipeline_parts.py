@@ -77,6 +77,15 @@ def test_the_figure_of_an_axis_has_room_for_millions() -> None:
     assert (float(found[1]) >= 0, found[2]) == (True, "start")
 
 
+def test_no_line_of_a_plot_runs_through_its_legend() -> None:
+    """Most of them rise: they end at the top right."""
+    plot = plots.lines("n", ["a", "b"], {"sent": [0, 2], "landed": [0, 1]})
+    legend = re.findall(r'<text x="([\d.]+)" y="([\d.]+)" text-anchor="end" fill="[^"]+">\w+</text>', plot)
+    assert len({x for x, _ in legend}) == 2
+    heights = [float(each.split(",")[1]) for line in re.findall(r'points="([^"]*)"', plot) for each in line.split()]
+    assert max(float(y) for _, y in legend) < min(heights)
+
+
 class Query:
     """As Spark's, that somebody interrupts while it runs."""
 

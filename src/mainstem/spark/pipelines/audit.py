@@ -15,7 +15,7 @@ import asyncio
 import html
 import random
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -63,6 +63,11 @@ class Report:
             lines.append(f"  {'ok  ' if each.is_good else 'BAD '} {each.question} {each.answer}")
             lines += [f"         {example}" for example in each.examples]
         return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For a script."""
+        findings = [asdict(each) for each in self.findings]
+        return {"title": self.title, "is_good": self.is_good, "figures": self.figures, "findings": findings}
 
     def to_html(self) -> str:
         rows = "".join(

@@ -41,6 +41,7 @@ from mainstem.spark.pipelines.lake_folder import (
     query_id,
 )
 from mainstem.spark.pipelines.progress import Watcher
+from mainstem.spark.pipelines.source_topic import check_topic, topic_id
 from mainstem.spark.pipelines.starting import started
 
 if TYPE_CHECKING:
@@ -195,6 +196,7 @@ def _start(
     frame = reader.load()
     _check_event_time(lake, frame)
     claim(lake.path, lake.topic, frame.drop(*NOT_LANDED).schema)
+    check_topic(lake.path / CHECKPOINT, lake.topic, topic_id(lake.bootstrap, lake.topic), lake.path)
     writer = (
         frame.writeStream.foreachBatch(lander(lake, landed))
         .option("checkpointLocation", str(lake.path / CHECKPOINT))

@@ -38,6 +38,8 @@ def local_folder(path: Path, option: str) -> Path:
     """As an absolute path: Spark's processes may have been started in another folder."""
     if _URI.match(str(path)):
         raise ValueError(f"{option}: must be a folder of the file system that driver and workers see; it is {path}")
+    if path.exists() and not path.is_dir():
+        raise ValueError(f"{option}: {path} is no folder; name one, or one that is to be made")
     return path.absolute()
 
 

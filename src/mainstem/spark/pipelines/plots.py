@@ -9,6 +9,8 @@ from typing import Final
 WIDTH: Final = 640
 HEIGHT: Final = 220
 MARGIN: Final = 44
+TITLE_Y: Final = 22
+LEGEND_ROOM: Final = 80
 COLORS: Final = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1")
 
 
@@ -43,10 +45,9 @@ def lines(title: str, labels: Sequence[str], series: dict[str, Sequence[float]])
         )
         parts.append(f'<polyline points="{points}" fill="none" stroke="{color}" stroke-width="2"/>')
         if len(series) > 1:
-            parts.append(
-                f'<text x="{WIDTH - MARGIN}" y="{MARGIN + 14 * nth}" text-anchor="end" fill="{color}">'
-                f"{html.escape(name)}</text>"
-            )
+            # Beside the title: a line that rises ends where the plot's own corner would have it run through a name.
+            x = WIDTH - MARGIN - LEGEND_ROOM * (len(series) - 1 - nth)
+            parts.append(f'<text x="{x}" y="{TITLE_Y}" text-anchor="end" fill="{color}">{html.escape(name)}</text>')
     if labels:
         parts.append(_text(MARGIN, HEIGHT - MARGIN + 16, labels[0], "start"))
         parts.append(_text(WIDTH - MARGIN, HEIGHT - MARGIN + 16, labels[-1], "end"))
@@ -67,5 +68,5 @@ def _frame(title: str, most: float, parts: Sequence[str]) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
         f'font-family="sans-serif" font-size="11" fill="#333"><rect width="100%" height="100%" fill="#fff"/>'
-        f'<text x="{MARGIN}" y="22" font-size="14">{html.escape(title)}</text>{axes}{top}{"".join(parts)}</svg>'
+        f'<text x="{MARGIN}" y="{TITLE_Y}" font-size="14">{html.escape(title)}</text>{axes}{top}{"".join(parts)}</svg>'
     )

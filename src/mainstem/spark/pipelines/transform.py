@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from mainstem.spark.pipelines.lake_folder import local_folder
 from mainstem.spark.pipelines.progress import Watcher
+from mainstem.spark.pipelines.source_topic import check_topic, topic_id
 from mainstem.spark.pipelines.starting import started
 
 if TYPE_CHECKING:
@@ -139,6 +140,7 @@ def start(
         stream = result.writeStream.foreachBatch(updater(job, written))
     else:
         stream = sink_frame(result).writeStream.format("mainstem").options(**sink_options(job))
+    check_topic(job.checkpoint, job.source, topic_id(job.bootstrap, job.source))
     writer = stream.outputMode(job.output_mode).option("checkpointLocation", checkpoint).queryName(name)
     return started((writer if continuous else writer.trigger(availableNow=True)).start)
 
