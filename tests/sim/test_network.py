@@ -5,6 +5,8 @@ from random import Random
 
 import pytest
 
+from mainstem.protocol.messages.k18_api_versions import ApiVersionsRequest
+from mainstem.sim.client import NotSent, SimClient
 from mainstem.sim.loop import Scheduler, make_loop
 from mainstem.sim.network import Network
 
@@ -117,3 +119,18 @@ def test_who_has_ended_a_connection_hears_no_more_of_it_but_its_end(how: str) ->
     pair.run(1)
     assert pair.answered.data == b""
     assert pair.answered.lost
+
+
+def test_a_client_that_was_paused_while_its_connection_came_and_went_has_sent_nothing() -> None:
+    """Seed 401043: it was told of both at once when it went on."""
+    pair = Pair()
+    client = SimClient(pair.client_loop, "client", ("server", 1))
+    sending = pair.client_loop.create_task(client.send(ApiVersionsRequest(), 0))
+    pair.run(0)
+    pair.client_loop.pause()
+    pair.run(0.1)
+    pair.network.reset(2, "for once")
+    pair.run(0.1)
+    pair.client_loop.resume()
+    pair.run(0.1)
+    assert isinstance(sending.exception(), NotSent)

@@ -141,6 +141,8 @@ class SimClient:
                 raise NotSent(str(error)) from None
             finally:
                 timer.cancel()
+            if not connection.is_open:
+                raise NotSent("the connection was lost as soon as it was made")
             self._connection = connection
         return self._connection
 
