@@ -31,6 +31,8 @@ class Scene(ClientScene):
         self.alone: list[list[int]] = [[] for _ in range(PARTITIONS)]
         self.shared: list[list[int]] = [[] for _ in range(PARTITIONS)]
         self.committed = [0] * PARTITIONS
+        self.perhaps_committed: list[set[int]] = [set() for _ in range(PARTITIONS)]
+        """What was written down, or not: the answer was lost."""
         self.rewinds: list[str] = []
         self.is_sent = False
         self.is_over = False
@@ -119,13 +121,16 @@ class Scene(ClientScene):
             while not self.is_over:
                 for record in await consumer.poll(500, max_records=7):
                     partition, value = record.partition, record.offset
-                    if value != last.get(partition, -1) + 1 and value > self.committed[partition]:
+                    goes_on = value == last.get(partition, -1) + 1 or value in self.perhaps_committed[partition]
+                    if not goes_on and value > self.committed[partition]:
                         self.rewinds.append(f"{name} got {value} of {partition} after {last.get(partition)}")
                     last[partition] = value
                     self.shared[partition].append(value)
                 try:
                     await consumer.commit()
                 except KafkaError:
+                    for tp in consumer.assignment:
+                        self.perhaps_committed[tp.partition].add(last.get(tp.partition, -1) + 1)
                     continue
                 for tp in consumer.assignment:
                     self.committed[tp.partition] = max(self.committed[tp.partition], last.get(tp.partition, -1) + 1)
