@@ -686,7 +686,7 @@ MUTATIONS = (
     ),
     _of_transactions("KIP-890 part 2", "a late end ends the next", _late_end_is_taken, TRANSACTIONS, 30),
     _of_transactions("KAFKA-6119", "a time-out keeps the epoch", _time_out_keeps_the_epoch, TRANSACTIONS, 60),
-    _of_transactions("KAFKA-9600", "a client chooses its epoch", _client_chooses_epoch, ("T4", "T5"), 20),
+    _of_transactions("KAFKA-9600", "a client chooses its epoch", _client_chooses_epoch, ("T4", "T5", "T9"), 20),
     _of_transactions("KAFKA-14055", "markers are compacted by key", _markers_are_compacted, ("C4", "T5"), 30),
     _of_transactions("Redpanda #6018", "a begin is forgotten", _begin_is_forgotten, ("T10",), 30),
     _of_transactions("KAFKA-20090", "the highest epoch is given", _highest_epoch_is_given, ("T11",), 30),

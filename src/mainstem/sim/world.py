@@ -86,9 +86,6 @@ from mainstem.sim.written import Written
 
 ADDRESS: Final = ("broker", 9092)
 SAFETY_S: Final = 6.0
-"""How long things go wrong, at most."""
-SHORTER_S: Final = (1.5, 3.0)
-"""How long in two of three runs: more of those can be had, and each draws settings, faults and schedules of its own."""
 TRANSACTIONAL_EVERY: Final = 3
 TIMEOUTS_ARE_OVER_MS: Final = 20_000_000
 """How far the clock is put forward at the end, so that no transaction waits for a time it was set back from."""
@@ -255,9 +252,6 @@ class World:
         """In some runs the broker forgets producers soon (C5). Drawn apart, so that others are as they were."""
         rng = Random(f"{self.seed}:expiration")
         return rng.choice((700, 1500, 3000)) if rng.random() < 0.2 else A_DAY_MS
-
-    def _safety_s(self) -> float:
-        return Random(f"{self.seed}:length").choice((*SHORTER_S, SAFETY_S))
 
     def _cold_reads(self) -> Callable[[str, int, int], bool] | None:
         """In some runs the kernel has let pages go: who reads them waits in a thread, and all goes on meanwhile."""
@@ -624,7 +618,7 @@ class World:
         self._add_clients()
         self.nemesis.begin()
         begin(self, self.tuning)
-        self.scheduler.run_for(self._safety_s())
+        self.scheduler.run_for(SAFETY_S)
         self._check()
         self._heal()
         self.is_stopping = True

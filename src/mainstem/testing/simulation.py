@@ -36,7 +36,7 @@ from mainstem.sim.ledger import Place, Violation
 from mainstem.sim.tuning import Tuning
 from mainstem.sim.txn_shape import TxnShape
 from mainstem.sim.workloads import client_ms
-from mainstem.sim.world import A_DAY_MS, ADDRESS, LIVENESS_S, SAFETY_S, Result, World
+from mainstem.sim.world import A_DAY_MS, ADDRESS, LIVENESS_S, Result, World
 
 Process = Callable[["Simulation"], Awaitable[None]]
 
@@ -133,9 +133,6 @@ class _World(World):
 
     def _tuning(self) -> Tuning:
         return Tuning()
-
-    def _safety_s(self) -> float:
-        return SAFETY_S
 
     def _producer_expiration_ms(self) -> int:
         return int(self._settings.get("producer.id.expiration.ms", A_DAY_MS))
