@@ -732,7 +732,9 @@ MUTATIONS = (
     ),
     Mutation("empty groups", "time runs from the commit", tuned.time_since_the_commit, ("G7",), 100),
     Mutation("young records", "young records are cleaned", tuned.young_records_are_cleaned, ("C2 what is young",), 30),
-    Mutation("early swap", "a copy without the end takes over", moved.swaps_before_it_has_all, ("D8", "D3", "P1"), 100),
+    Mutation(
+        "early swap", "a copy without the end takes over", moved.swaps_before_it_has_all, ("D8", "D3", "P1", "T1"), 100
+    ),
     Mutation("moved producers", "a copy forgets producers", moved.forgets_producers, ("D8", "T1"), 100),
     Mutation("renames", "the old folder goes first", moved.sets_the_old_aside_first, ("D3", "P1", "D8"), 100),
     Mutation("compaction and recovery", "a gap is taken for a loss", _recovery_point_not_written, ("D3", "P1"), 300),
