@@ -745,7 +745,7 @@ MUTATIONS = (
     Mutation("forgotten members", "a take-over forgets parts", watched.members_are_forgotten, ("G4 a group", "G2"), 60),
     Mutation("Redpanda #17260", "leader epochs are lost", watched.leader_epochs_are_lost, ("G4 an offset",), 30),
     Mutation("other positions", "another partition is told", watched.another_partition_is_told, ("G4", "G6"), 100),
-    Mutation("busy groups", "members lose their group", watched.groups_with_members_are_deleted, ("G7", "G4"), 100),
+    Mutation("busy groups", "members lose their group", watched.groups_with_members_are_deleted, ("G7", "G4"), 300),
     Mutation("offset deletions", "an offset is not deleted", watched.offsets_are_not_deleted, ("G4",), 100),
     Mutation("old positions", "offsets outlive a topic", watched.offsets_outlive_their_topic, ("P10 a new",), 100),
     Mutation("old segments", "retention.ms is ignored", watched.old_segments_stay, ("P12 what is due",), 30),
