@@ -723,7 +723,7 @@ MUTATIONS = (
     _of_transactions(
         "empty markers", "an empty marker is broken", tuned.empty_marker_is_broken, ("G9", "T12", "P12"), 100
     ),
-    _of_transactions("aborts gone", "aborts go with their segment", tuned.aborts_go_with_their_segment, ("G1a",), 150),
+    _of_transactions("aborts gone", "aborts go with their segment", tuned.aborts_go_with_their_segment, ("G1a",), 600),
     _of_transactions("staged groups", "a staged group is forgotten", tuned.staged_groups_are_forgotten, ("G4",), 100),
     _of_transactions("Redpanda #31483", "markers decide the order", tuned.markers_decide_the_order, ("G6",), 30),
     _of_transactions("staged expiry", "a staged offset expires", tuned.staged_offsets_expire, ("G7",), 60),
