@@ -13,6 +13,7 @@ deleted, ends.
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from mainstem.broker.clock import breathe
@@ -50,7 +51,8 @@ class LogMoves:
         for (topic, index), directory in dirs.interrupted_moves.items():
             partition = self._broker.partitions.get(topic, index)
             if partition is not None and directory.offline is None:
-                self.begin(partition, directory)
+                with suppress(RemoteError):  # what failed is offline, and the broker serves the rest (seed 511114)
+                    self.begin(partition, directory)
         dirs.interrupted_moves.clear()
 
     def begin(self, partition: Partition, target: LogDirectory) -> None:
