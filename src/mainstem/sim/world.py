@@ -611,24 +611,23 @@ class World:
     def _run(self) -> None:
         self.process.format()
         self.process.start()
-        self._until(lambda: self.process.is_serving, 10, "the broker starts")
-        self._wait(self._create_topics(), 20, "topics can be created")
+        self.run_until(lambda: self.process.is_serving, 10, "the broker starts")
+        self.observe(self._create_topics(), 20, "topics can be created")
         if self.txn_shape.is_aged:
-            self._wait(self._age_ids(), 20, "an id can be used")
+            self.observe(self._age_ids(), 20, "an id can be used")
         self._add_clients()
         self.nemesis.begin()
         begin(self, self.tuning)
-        self.scheduler.run_for(SAFETY_S)
-        self._check()
+        self.run_for(SAFETY_S)
         self._heal()
         self.is_stopping = True
         self._finish()
-        self._wait(self.observer.watch_groups(), LIVENESS_S, "G9 the coordinator answers")
+        self.observe(self.observer.watch_groups(), LIVENESS_S, "G9 the coordinator answers")
         if self.is_transactional:
             self.process.clock.jump(TIMEOUTS_ARE_OVER_MS)
-            self._wait(self.observer.transactions_end(), LIVENESS_S, "T12 every transaction ends")
+            self.observe(self.observer.transactions_end(), LIVENESS_S, "T12 every transaction ends")
         self._restart_once_more()
-        self._wait(self._read_everything(), LIVENESS_S, "P12 what is there can be read")
+        self.observe(self._read_everything(), LIVENESS_S, "P12 what is there can be read")
         assert self.process.broker is not None
         for checker in self.checkers:
             checker.at_end(self.process.broker)
@@ -640,7 +639,7 @@ class World:
 
     def _finish(self) -> None:
         """Lets the clients come to their end."""
-        self._until(self._all_done, LIVENESS_S, "P12 clients finish")
+        self.run_until(self._all_done, LIVENESS_S, "P12 clients finish")
 
     def _check(self) -> None:
         if self._violation is not None:
@@ -659,27 +658,21 @@ class World:
         self._awaited = next((task for task in self._tasks.values() if not task.done()), None)
         return self._awaited is None
 
-    def _until(self, is_over: Callable[[], bool], seconds: float, promise: str) -> None:
+    def run_until(self, is_over: Callable[[], bool], seconds: float, promise: str) -> None:
         done = self.scheduler.run_until(is_over, self.scheduler.now + seconds)
         self._check()
         if not done:
             waiting = [name for name, task in self._tasks.items() if not task.done()]
             raise Violation(promise, f"not within {seconds} s of simulated time; waiting: {waiting}")
 
-    def _wait(self, work: Coroutine[Any, Any, None], seconds: float, promise: str) -> None:
+    def observe(self, work: Coroutine[Any, Any, None], seconds: float, promise: str) -> None:
         task = self._loop("observer").create_task(work)
-        self._until(task.done, seconds, promise)
+        self.run_until(task.done, seconds, promise)
         task.result()
 
     def run_for(self, seconds: float) -> None:
         self.scheduler.run_for(seconds)
         self._check()
-
-    def run_until(self, is_over: Callable[[], bool], seconds: float, promise: str) -> None:
-        self._until(is_over, seconds, promise)
-
-    def observe(self, work: Coroutine[Any, Any, None], seconds: float, promise: str) -> None:
-        self._wait(work, seconds, promise)
 
     @property
     def offsets_may_expire(self) -> bool:
@@ -724,11 +717,11 @@ class World:
             process.loop.resume()
         if process.is_up and (self.needs_reboot or self.had_disk_error):
             self.kill()
-        self._until(lambda: process.is_serving or not process.is_up, 30, "the broker starts or stops")
+        self.run_until(lambda: process.is_serving or not process.is_up, 30, "the broker starts or stops")
         if process.is_stopping:
-            self._until(lambda: not process.is_up, 30, "the broker stops")
+            self.run_until(lambda: not process.is_up, 30, "the broker stops")
         self.restart()
-        self._until(lambda: process.is_serving, 30, "the broker starts")
+        self.run_until(lambda: process.is_serving, 30, "the broker starts")
         self.is_healed = True
 
     def _restart_once_more(self) -> None:
@@ -736,7 +729,7 @@ class World:
         self.trace("last", how)
         if how == "stop":
             self.process.stop()
-            self._until(lambda: not self.process.is_up, 60, "the broker stops")
+            self.run_until(lambda: not self.process.is_up, 60, "the broker stops")
             self.nemesis.switch_off()
         elif how == "kill":
             self.process.kill()
@@ -744,7 +737,7 @@ class World:
             self.process.power_loss()
         if how != "nothing":
             self.process.start()
-            self._until(lambda: self.process.is_serving, 30, "the broker starts")
+            self.run_until(lambda: self.process.is_serving, 30, "the broker starts")
 
     def _end(self) -> None:
         """Lets go of everything, without a word about what was abandoned."""
