@@ -18,7 +18,7 @@ from mainstem.sim.checkers.crash_keeps import CrashKeeps
 from mainstem.sim.checkers.durable_stays import CHECKPOINT, DurableStays
 from mainstem.sim.checkers.metadata_replays import is_same
 from mainstem.sim.checkers.moves_end import MovesEnd
-from mainstem.sim.checkers.producers_outlive import COPY, ProducersOutlive
+from mainstem.sim.checkers.producers_outlive import ProducersOutlive
 from mainstem.sim.checkers.times_are_found import NOT_FOUND, Answer, check
 from mainstem.sim.checkers.what_goes_is_due import WhatGoesIsDue
 from mainstem.sim.client import SimClient
@@ -27,6 +27,7 @@ from mainstem.sim.ledger import Ledger, Violation
 from mainstem.sim.loop import EPOCH_MS, Scheduler, SimClock, make_loop
 from mainstem.sim.workloads import check_got_on
 from mainstem.sim.written import Written, WrittenLog
+from mainstem.storage.log_dirs import COPY
 from mainstem.storage.open_files import OpenFiles
 from mainstem.storage.recovery import open_log
 

@@ -61,7 +61,7 @@ from mainstem.storage.partition_folder import (
 from mainstem.storage.partition_jobs import Creation, Deletion, NewPartition, was_used
 from mainstem.storage.partition_metadata import read_topic_id, write_topic_id
 
-_COPY: Final = "copy"
+COPY: Final = "copy"
 """A file of ours in the folder of a copy. Kafka takes no notice of it."""
 _CREATED_TOGETHER: Final = 128
 """How many partitions one job makes. Jobs run side by side: a file system syncs files that wait together in one go."""
@@ -329,7 +329,7 @@ class LogDirs(Generic[LogT]):
 
     def _is_copy(self, directory: LogDirectory, key: TopicPartition) -> bool:
         """Whether a copy has the partition's name and may not have taken its place."""
-        return self._fs.exists(f"{directory.partitions[key]}/{_COPY}")
+        return self._fs.exists(f"{directory.partitions[key]}/{COPY}")
 
     def _may_hold_records(self, directory: LogDirectory, key: TopicPartition) -> bool:
         try:
@@ -530,7 +530,7 @@ class LogDirs(Generic[LogT]):
         folder = f"{target.path}/{name}"
         try:
             self._fs.make_directory(folder)
-            self._fs.open(f"{folder}/{_COPY}", create=True).close()
+            self._fs.open(f"{folder}/{COPY}", create=True).close()
             if topic_id is not None:
                 write_topic_id(self._fs, folder, topic_id)
             self._fs.sync_directory(target.path)
@@ -585,7 +585,7 @@ class LogDirs(Generic[LogT]):
             # Until the next checkpoint a crash would bring back what DeleteRecords took, and take a gap for a lost end.
             for name in (LOG_STARTS, RECOVERY_POINTS):
                 self._collect(target, name).write()
-            self._fs.remove(f"{target.partitions[topic, partition]}/{_COPY}")
+            self._fs.remove(f"{target.partitions[topic, partition]}/{COPY}")
             self._fs.sync_directory(target.partitions[topic, partition])
         except OSError as error:
             raise StorageError(target.path, str(error), cause=error) from error

@@ -15,12 +15,11 @@ runs with a disk that has failed, whose syncs prove nothing; and runs in which p
 from mainstem.broker.app import Broker
 from mainstem.sim.checkers import Checker
 from mainstem.sim.ledger import Place, Violation
+from mainstem.storage.log_dirs import COPY
 from mainstem.storage.snapshot import decode_snapshot
 
 OFFSET_DIGITS = 20
 AT_ZERO = "0" * OFFSET_DIGITS
-COPY = "copy"
-"""The file of `storage.log_dirs` in the folder of a copy."""
 
 
 class ProducersOutlive(Checker):
