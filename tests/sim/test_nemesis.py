@@ -37,3 +37,17 @@ def test_a_machine_that_is_down_does_not_lose_its_power_unseen() -> None:
     before = world.disk.fingerprint()
     world.nemesis._die_again_and_again()
     assert world.disk.fingerprint() == before
+
+
+def test_a_machine_that_got_another_disk_is_not_switched_off_as_if_that_were_synced() -> None:
+    """Seed 510939: the broker had stopped cleanly, and what the copy of an older disk had only cached was lost."""
+    world = served(0)
+    world.take_image()
+    world.process.stop()
+    assert world.scheduler.run_until(lambda: not world.process.is_up, 60)
+    world.older_disk()
+    before = world.disk.fingerprint()
+    for _ in range(50):
+        world.nemesis.switch_off()
+    assert world.counts["X3 switched off after a clean stop"] == 0
+    assert world.disk.fingerprint() == before

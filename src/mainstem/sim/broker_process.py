@@ -193,6 +193,7 @@ class BrokerProcess:
         """The machine gets another disk, with what is on this image of one."""
         self.kill()
         self.disk.restore(image)
+        self.died_of = "another disk"  # however it stopped, not all of what is there now was synced
 
     def _died(self, how: str) -> None:
         assert self.loop is not None
