@@ -15,6 +15,7 @@ from mainstem.storage.errors import StorageError
 from mainstem.storage.fs import File
 from mainstem.storage.index_file import IndexFile
 from mainstem.storage.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
+from mainstem.storage.offset_index import RELATIVE_MAX
 from mainstem.storage.scan import HeaderScan
 from mainstem.storage.segment import Segment
 from mainstem.storage.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
@@ -58,6 +59,9 @@ class Reindexing:
         scan = HeaderScan(self._log, 0, segment.size, False)
         while scan.advance():
             header = scan.header
+            if not 0 <= header.last_offset - base_offset <= RELATIVE_MAX:
+                what = f"a batch up to offset {header.last_offset} in the segment from {base_offset} on"
+                raise StorageError(self._log.path, what, scan.position)
             if header.max_timestamp > self._max_timestamp:
                 self._max_timestamp = header.max_timestamp
                 self._max_timestamp_offset = header.last_offset

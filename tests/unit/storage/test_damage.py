@@ -107,6 +107,21 @@ def test_an_index_entry_that_is_wrong_is_built_anew_as_it_was() -> None:
     assert log.damaged_indexes == {}
 
 
+@pytest.mark.parametrize("bit", [2, 20])
+def test_an_index_that_is_built_anew_says_so_where_it_meets_an_offset_that_its_segment_cannot_have(bit: int) -> None:
+    """Seed 511517: the job ended in an error that nobody took."""
+    disk = closed()
+    disk.remove(INDEX)
+    disk.flip_bit(LOG, 4 * SIZE * 8 + bit)
+    log = reopened(disk)
+    assert first_offset_read(log, 1) == 1
+    job = log.begin_reindexing()
+    assert job is not None
+    job.run()
+    with pytest.raises(StorageError, match="in the segment from 0 on"):
+        log.finish_reindexing(job)
+
+
 def test_a_search_by_time_finds_its_record_though_an_index_is_wrong() -> None:
     disk = closed()
     disk.flip_bit(INDEX, 3 * 64 + 63 - 3)
