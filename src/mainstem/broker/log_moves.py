@@ -16,7 +16,6 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from mainstem.broker.clock import breathe
 from mainstem.broker.partition import Partition
 from mainstem.broker.partitions import storage_cause
 from mainstem.protocol.errors import ErrorCode, RemoteError
@@ -169,7 +168,7 @@ class LogMoves:
 
     async def _flush_copy(self, partition: Partition, move: Move[Log], rolled_only: bool = False) -> None:
         job: FlushJob = move.log.begin_flush(self._broker.clock.wall_ms(), rolled_only)
-        await self._broker.loop.run_in_executor(None, job.run, breathe)
+        await self._broker.loop.run_in_executor(None, job.run, self._broker.clock.breathe)
         if self._is_on(partition, move):
             move.log.finish_flush(job)
         else:

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from heapq import heappop, heappush
 
-from mainstem.broker.clock import Clock, breathe
+from mainstem.broker.clock import Clock
 from mainstem.broker.purgatory import Watchers
 from mainstem.core.log.append_result import AppendResult
 from mainstem.core.log.preparation import Preparation
@@ -224,7 +224,7 @@ class Partition:
                 now_ms = self._clock.wall_ms()
                 if first.prepared is None and self.log.takes_long(first.buffer, first.start, first.end, now_ms):
                     first.prepared = self.log.prepare(first.buffer, first.start, first.end, now_ms)
-                    judging = self._loop.run_in_executor(self._judges, first.prepared.run, breathe)
+                    judging = self._loop.run_in_executor(self._judges, first.prepared.run, self._clock.breathe)
                     judging.add_done_callback(self._judged)
                     return
                 outcome: AppendResult | RemoteError = self._append_first(first)
@@ -356,7 +356,7 @@ class Partition:
         except StorageError as error:
             self._failed(error)
             return
-        self._flushing = self._loop.run_in_executor(None, job.run, breathe)
+        self._flushing = self._loop.run_in_executor(None, job.run, self._clock.breathe)
         self._flushing.add_done_callback(lambda future: self._flushed(job))
 
     async def settle(self) -> None:
@@ -396,7 +396,7 @@ class Partition:
             job = log.begin_retirement(self._clock.wall_ms())
             if job is None:
                 return 0
-            await self.restructure(lambda: job.run(breathe))
+            await self.restructure(lambda: job.run(self._clock.breathe))
             log.finish_restructuring(job)
         except StorageError as error:
             raise self._failed(error) from error

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
 
-from mainstem.broker.clock import Clock, breathe
+from mainstem.broker.clock import Clock
 from mainstem.broker.config_view import ConfigView
 from mainstem.broker.partition import Partition
 from mainstem.core.controller.image import BROKER, TOPIC, ClusterImage, ImageDelta
@@ -495,7 +495,7 @@ class Partitions:
                 except StorageError as error:
                     self.log_failed(partition, error)
                 else:
-                    running.append((partition, job, self._loop.run_in_executor(None, job.run, breathe)))
+                    running.append((partition, job, self._loop.run_in_executor(None, job.run, self._clock.breathe)))
         for partition, job, done in running:
             await done
             if partition.log.is_closed:

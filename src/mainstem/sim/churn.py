@@ -12,17 +12,11 @@ from typing import TYPE_CHECKING
 
 from mainstem.protocol.builder import BatchBuilder
 from mainstem.protocol.errors import ErrorCode
-from mainstem.protocol.messages.k00_produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
 from mainstem.protocol.messages.k08_offset_commit import OffsetCommitResponse
 from mainstem.sim.client import SimClient
 from mainstem.sim.group_members import commit_request, fetch_offset, find_coordinator
 from mainstem.sim.ledger import Violation
-from mainstem.sim.workloads import client_ms, fetch
+from mainstem.sim.workloads import PRODUCE_VERSION, client_ms, fetch
 
 if TYPE_CHECKING:
     from mainstem.sim.world import World
@@ -72,10 +66,8 @@ class Churn:
         value = f"{self.client.name}.{name}.{self._number}".encode()
         builder = BatchBuilder()
         builder.append(client_ms(self.world), None, value)
-        data = PartitionProduceData(index=0, records=builder.build())
-        topic = TopicProduceData(name=name, partition_data=[data])
-        answer = await self.client.ask(ProduceRequest(acks=-1, timeout_ms=1500, topic_data=[topic]), 9, ProduceResponse)
-        if answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE:
+        found = await self.client.produce((name, 0), builder.build(), PRODUCE_VERSION)
+        if found.error_code == ErrorCode.NONE:
             self._written[value] = self._lives.get(name, 0)
 
     async def _commit(self, name: str) -> None:

@@ -1,22 +1,42 @@
 """A small client on the simulated network: one connection at a time, raw requests, answers matched to them.
 
 It does what every client must: it connects anew when its connection is gone, gives up on an answer that does not come,
-and leaves it to its caller what a request that was not answered means. `life` says to which life of the broker an
-answer belongs, because one that was on its way when the power failed tells of a log that may be no more.
+and leaves it to its caller what a request that was not answered means. Batches to and from one partition, most
+of what is sent, take the compiled way that Mainstem's own client takes. `life` says to which life of the broker an answer
+belongs, because one that was on its way when the power failed tells of a log that may be no more.
 """
 
 import asyncio
 import struct
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
+from mainstem.protocol.fetch import (
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchTopic,
+    encode_fetch_request,
+    read_fetch_response,
+)
+from mainstem.protocol.primitives import ZERO_UUID
+from mainstem.protocol.produce import (
+    PartitionBatches,
+    ProducePartitionResponse,
+    TopicBatches,
+    encode_produce_request,
+    read_produce_response,
+)
 from mainstem.protocol.rpc import decode_response, encode_request
 from mainstem.protocol.schema import Message
 from mainstem.sim.ledger import Violation
 from mainstem.sim.loop import SimLoop
 from mainstem.sim.network import SimTransport
 
-M = TypeVar("M", bound=Message)
+A = TypeVar("A")
+
+FETCH_VERSION: Final = 12
+PRODUCE_TIMEOUT_MS: Final = 1500
 
 
 class NoAnswer(Exception):  # noqa: N818
@@ -27,7 +47,7 @@ class NotSent(NoAnswer):
     """The request never left."""
 
 
-def _fail(future: "asyncio.Future[Message]", why: str) -> None:
+def _fail(future: "asyncio.Future[Any]", why: str) -> None:
     if not future.done():
         future.set_exception(NoAnswer(why))
         future.exception()  # whoever sent it may not look at the answer any more, and nobody is to be warned
@@ -42,12 +62,33 @@ class BadBytes(NoAnswer):
     """An answer whose records do not match their checksum."""
 
 
+class Fetched:
+    """What was fetched of one partition."""
+
+    __slots__ = ("data", "partition")
+
+    def __init__(self, partition: FetchPartitionResponse, data: bytes) -> None:
+        self.partition = partition
+        self.data = data
+
+
+def _one_fetched(frame: bytes, version: int) -> Fetched:
+    found = read_fetch_response(frame, version)[1].topics[0].partitions[0]
+    start = max(found.records_start, 0)
+    return Fetched(found, frame[start : start + found.records_size])
+
+
+def _one_produced(frame: bytes, version: int) -> ProducePartitionResponse:
+    return read_produce_response(frame, version)[1].topics[0].partitions[0]
+
+
 class ClientConnection(asyncio.Protocol):
     def __init__(self, loop: SimLoop) -> None:
         self._loop = loop
         self._transport: SimTransport | None = None
         self._received = b""
-        self._waiting: dict[int, tuple[int, int, asyncio.Future[Message]]] = {}
+        self._waiting: dict[int, tuple[Callable[[bytes], object], asyncio.Future[Any]]] = {}
+        """By correlation id, how the answer is read and who waits for it."""
         self._correlation_id = 0
         self.life = -1
 
@@ -61,17 +102,41 @@ class ClientConnection(asyncio.Protocol):
         self._transport = transport
         self.life = transport.peer.loop.life
 
-    def send(
-        self, request: Message, version: int, client_id: str, *, answered: bool = True
-    ) -> "asyncio.Future[Message]":
-        assert self._transport is not None
+    def send(self, request: Message, version: int, client_id: str) -> "asyncio.Future[Message]":
         self._correlation_id += 1
-        future: asyncio.Future[Message] = self._loop.create_future()
-        if answered:
-            self._waiting[self._correlation_id] = (request.API_KEY, version, future)
-        else:
-            future.set_result(request)
-        self._transport.write(encode_request(request, version, self._correlation_id, client_id))
+        frame = encode_request(request, version, self._correlation_id, client_id)
+        key = request.API_KEY
+        return self._write(frame, lambda answer: decode_response(answer, key, version)[1])
+
+    def send_batch(
+        self,
+        place: tuple[str, int],
+        batch: bytes,
+        version: int,
+        client_id: str,
+        transactional_id: str | None,
+        acks: int,
+    ) -> "asyncio.Future[ProducePartitionResponse]":
+        self._correlation_id += 1
+        topics = [TopicBatches(place[0], ZERO_UUID, [PartitionBatches(place[1], [batch])])]
+        pieces = encode_produce_request(
+            version, self._correlation_id, client_id, transactional_id, acks, PRODUCE_TIMEOUT_MS, topics
+        )
+        return self._write(b"".join(pieces), lambda answer: _one_produced(answer, version), is_answered=acks != 0)
+
+    def send_fetch(self, request: FetchRequest, client_id: str) -> "asyncio.Future[Fetched]":
+        self._correlation_id += 1
+        frame = encode_fetch_request(request, FETCH_VERSION, self._correlation_id, client_id)
+        return self._write(frame, lambda answer: _one_fetched(answer, FETCH_VERSION))
+
+    def _write(
+        self, frame: bytes, read: Callable[[bytes], object], *, is_answered: bool = True
+    ) -> "asyncio.Future[Any]":
+        assert self._transport is not None
+        future: asyncio.Future[Any] = self._loop.create_future()
+        if is_answered:
+            self._waiting[self._correlation_id] = (read, future)
+        self._transport.write(frame)
         return future
 
     def data_received(self, data: bytes) -> None:
@@ -85,16 +150,16 @@ class ClientConnection(asyncio.Protocol):
             (correlation_id,) = struct.unpack_from(">i", frame)
             expected = next(iter(self._waiting), None)
             assert correlation_id == expected, f"answer {correlation_id} came where {expected} was due"
-            key, version, future = self._waiting.pop(correlation_id)
+            read, future = self._waiting.pop(correlation_id)
             if not future.done():
-                future.set_result(decode_response(frame, key, version)[1])
+                future.set_result(read(frame))
             at += 4 + size
         self._received = received[at:]
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
         waiting, self._waiting = self._waiting, {}
-        for _, _, future in waiting.values():
+        for _, future in waiting.values():
             _fail(future, str(error))
 
     def close(self) -> None:
@@ -146,13 +211,35 @@ class SimClient:
             self._connection = connection
         return self._connection
 
-    async def send(self, request: Message, version: int, *, answered: bool = True) -> "asyncio.Future[Message]":
+    async def send(self, request: Message, version: int) -> "asyncio.Future[Message]":
         connection = self._connection
         if connection is None or not connection.is_open:
             connection = await self.connected()
-        return connection.send(request, version, self.name, answered=answered)
+        return connection.send(request, version, self.name)
 
-    async def answer(self, sent: "asyncio.Future[Message]", kind: type[M], timeout_s: float | None = None) -> M:
+    async def send_batch(
+        self, place: tuple[str, int], batch: bytes, version: int, *, transactional_id: str | None = None, acks: int = -1
+    ) -> "asyncio.Future[ProducePartitionResponse]":
+        connection = self._connection
+        if connection is None or not connection.is_open:
+            connection = await self.connected()
+        return connection.send_batch(place, batch, version, self.name, transactional_id, acks)
+
+    async def produce(self, place: tuple[str, int], batch: bytes, version: int) -> ProducePartitionResponse:
+        return await self.answer(await self.send_batch(place, batch, version), ProducePartitionResponse)
+
+    async def fetch(
+        self, place: tuple[str, int], offset: int, *, max_wait_ms: int, max_bytes: int, is_committed: bool = False
+    ) -> Fetched:
+        wanted = FetchTopic(place[0], ZERO_UUID, [FetchPartition(place[1], offset, max_bytes)])
+        request = FetchRequest(max_wait_ms, 1, max_bytes, [wanted])
+        request.isolation_level = int(is_committed)
+        connection = self._connection
+        if connection is None or not connection.is_open:
+            connection = await self.connected()
+        return await self.answer(connection.send_fetch(request, self.name), Fetched)
+
+    async def answer(self, sent: "asyncio.Future[Any]", kind: type[A], timeout_s: float | None = None) -> A:
         def give_up() -> None:
             # Later answers would be taken for those to later requests: the connection is of no more use.
             self.close()
@@ -166,7 +253,7 @@ class SimClient:
         assert isinstance(message, kind), f"{type(message).__name__} is not a {kind.__name__}"
         return message
 
-    async def ask(self, request: Message, version: int, kind: type[M], timeout_s: float | None = None) -> M:
+    async def ask(self, request: Message, version: int, kind: type[A], timeout_s: float | None = None) -> A:
         return await self.answer(await self.send(request, version), kind, timeout_s)
 
     def close(self) -> None:

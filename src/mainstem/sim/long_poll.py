@@ -9,15 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 from mainstem.protocol.builder import BatchBuilder
 from mainstem.protocol.errors import ErrorCode
-from mainstem.protocol.messages.k00_produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
 from mainstem.sim.client import NoAnswer, SimClient
 from mainstem.sim.ledger import Place, Send, Violation
-from mainstem.sim.workloads import client_ms, fetch, list_offset, take
+from mainstem.sim.workloads import PRODUCE_VERSION, client_ms, fetch, list_offset, take
 
 if TYPE_CHECKING:
     from mainstem.sim.world import World
@@ -66,10 +60,7 @@ async def _write(world: "World", client: SimClient, place: Place) -> bool:
     world.ledger.sent(Send(place, value, None, client.name, 0, ordered=False))
     builder = BatchBuilder()
     builder.append(client_ms(world), None, value)
-    data = PartitionProduceData(index=place[1], records=builder.build())
-    topic = TopicProduceData(name=place[0], partition_data=[data])
-    answer = await client.ask(ProduceRequest(acks=-1, timeout_ms=1500, topic_data=[topic]), 9, ProduceResponse)
-    found = answer.responses[0].partition_responses[0]
+    found = await client.produce(place, builder.build(), PRODUCE_VERSION)
     if found.error_code != ErrorCode.NONE:
         return False
     world.ledger.acked(value, found.base_offset, client.life)

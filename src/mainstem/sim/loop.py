@@ -20,6 +20,7 @@ import inspect
 import itertools
 import traceback
 import weakref
+from asyncio import _set_running_loop
 from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -125,7 +126,7 @@ class Scheduler:
     def _let_run(self, loop: "SimLoop | None") -> None:
         """Whose loop asyncio takes for the running one."""
         if loop is not self._running:
-            asyncio._set_running_loop(loop)
+            _set_running_loop(loop)
             self._running = loop
 
     def _advance(self) -> None:
@@ -194,6 +195,9 @@ class SimClock:
 
     def wall_ms(self) -> int:
         return EPOCH_MS + self.skew_ms + int(self._scheduler.now * 1000)
+
+    def breathe(self) -> None:
+        """Nothing waits for its turn: there are no threads."""
 
 
 class SimLoop(asyncio.AbstractEventLoop):

@@ -14,13 +14,6 @@ from mainstem.core.txn.states import EPOCH_MAX, ONGOING, TV2
 from mainstem.protocol.batch import iterate_batches
 from mainstem.protocol.builder import BatchBuilder
 from mainstem.protocol.errors import ErrorCode
-from mainstem.protocol.messages.k00_produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
-from mainstem.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from mainstem.protocol.messages.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from mainstem.protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from mainstem.protocol.messages.k24_add_partitions_to_txn import (
@@ -36,9 +29,10 @@ from mainstem.protocol.messages.k28_txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
+from mainstem.protocol.produce import ProducePartitionResponse
 from mainstem.protocol.records import iterate_records
 from mainstem.protocol.schema import Message
-from mainstem.sim.client import M, NoAnswer, SimClient
+from mainstem.sim.client import A, NoAnswer, SimClient
 from mainstem.sim.committed import check_given
 from mainstem.sim.group_members import fetch_offset, find_coordinator, leader_epoch_of
 from mainstem.sim.ledger import Place, Send, Violation
@@ -138,7 +132,7 @@ class TxnProducer:
 
     # Asking
 
-    async def _ask(self, request: Message, version: int, kind: type[M]) -> M | None:
+    async def _ask(self, request: Message, version: int, kind: type[A]) -> A | None:
         try:
             return await self.client.ask(request, version, kind)
         except NoAnswer:
@@ -267,7 +261,7 @@ class TxnProducer:
             transactional=True,
         )
         builder.append(client_ms(self.world), b"a", value)
-        await self._ask(self._produce(place, builder), 12, ProduceResponse)
+        await self._produce(place, builder.build())
         self.world.count("old epoch after a kept transaction")
 
     async def _read(self, txn: Txn, place: Place) -> None:
@@ -297,9 +291,9 @@ class TxnProducer:
         place = self.rng.choice(self.world.txn_places)
         if not self.tv2:
             await self._add(place)
-        request, _ = self._batch(txn, place)
+        batch, _ = self._batch(txn, place)
         try:
-            sent = await self._to_leader.send(request, 12 if self.tv2 else 11)
+            sent = await self._send(self._to_leader, place, batch)
         except NoAnswer:
             self._missed_answer = True
             sent = None
@@ -311,7 +305,7 @@ class TxnProducer:
             gave_up = error
         if sent is not None:
             try:
-                await self._to_leader.answer(sent, ProduceResponse)
+                await self._to_leader.answer(sent, ProducePartitionResponse)
             except NoAnswer:
                 self._missed_answer = True
         if gave_up is not None:
@@ -322,11 +316,10 @@ class TxnProducer:
     async def _write(self, txn: Txn, place: Place) -> None:
         if not self.tv2:
             await self._add(place)
-        request, sends = self._batch(txn, place)
+        batch, sends = self._batch(txn, place)
         for _ in range(ATTEMPTS_MAX):
-            answer = await self._ask(request, 12 if self.tv2 else 11, ProduceResponse)
-            if answer is not None:
-                found = answer.responses[0].partition_responses[0]
+            found = await self._produce(place, batch)
+            if found is not None:
                 if found.error_code == ErrorCode.NONE:
                     # Under an epoch that was given before, an answer may be about somebody else's batch.
                     if place[0] == "txn" and not txn.is_torn:
@@ -338,7 +331,7 @@ class TxnProducer:
             await self._pause()
         raise GaveUpError
 
-    def _batch(self, txn: Txn, place: Place) -> tuple[ProduceRequest, list[Send]]:
+    def _batch(self, txn: Txn, place: Place) -> tuple[bytes, list[Send]]:
         count = self.rng.choice((1, 2, 3))
         sequence = self._sequences.get(place, 0)
         builder = BatchBuilder(
@@ -359,20 +352,18 @@ class TxnProducer:
             builder.append(client_ms(self.world), key, value)
             sends.append(send)
         self._sequences[place] = sequence + count
-        return self._produce(place, builder), sends
+        return builder.build(), sends
 
-    def _produce(self, place: Place, builder: BatchBuilder) -> ProduceRequest:
-        return ProduceRequest(
-            transactional_id=self.transactional_id,
-            acks=-1,
-            timeout_ms=1500,
-            topic_data=[
-                TopicProduceData(
-                    name=place[0],
-                    partition_data=[PartitionProduceData(index=place[1], records=builder.build())],
-                )
-            ],
-        )
+    async def _produce(self, place: Place, batch: bytes) -> ProducePartitionResponse | None:
+        try:
+            return await self.client.answer(await self._send(self.client, place, batch), ProducePartitionResponse)
+        except NoAnswer:
+            self._missed_answer = True
+            return None
+
+    async def _send(self, client: SimClient, place: Place, batch: bytes) -> "asyncio.Future[ProducePartitionResponse]":
+        version = 12 if self.tv2 else 11
+        return await client.send_batch(place, batch, version, transactional_id=self.transactional_id)
 
     def _go_on_after(self, code: ErrorCode) -> None:
         if code not in TRY_AGAIN:
@@ -584,23 +575,9 @@ async def fetch_committed_records(
     client: SimClient, place: Place, offset: int, *, max_wait_ms: int = 100, max_bytes: int = 1 << 20
 ) -> tuple[ErrorCode, list[tuple[int, bytes]], int]:
     """What a consumer with isolation.level=read_committed makes of a fetch, and where it goes on."""
-    topic, partition = place
-    wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
-    request = FetchRequest(
-        replica_id=-1,
-        max_wait_ms=max_wait_ms,
-        min_bytes=1,
-        max_bytes=max_bytes,
-        isolation_level=1,
-        session_id=0,
-        session_epoch=-1,
-        topics=[FetchTopic(topic=topic, partitions=[wanted])],
-        forgotten_topics_data=[],
-    )
-    answer = await client.ask(request, 12, FetchResponse)
-    found = answer.responses[0].partitions[0]
-    data = bytes(found.records or b"")
-    aborted = [(one.first_offset, one.producer_id) for one in found.aborted_transactions or []]
+    fetched = await client.fetch(place, offset, max_wait_ms=max_wait_ms, max_bytes=max_bytes, is_committed=True)
+    found, data = fetched.partition, fetched.data
+    aborted = [(one.first_offset, one.producer_id) for one in found.aborted or []]
     if aborted != sorted(aborted, key=lambda one: one[0]):
         raise Violation("T5 aborted transactions are sorted", f"{place}: {aborted}")
     dropping: dict[int, None] = {}

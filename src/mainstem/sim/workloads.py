@@ -12,13 +12,6 @@ from typing import TYPE_CHECKING, Final
 from mainstem.protocol.batch import iterate_batches
 from mainstem.protocol.builder import BatchBuilder
 from mainstem.protocol.errors import ErrorCode, RemoteError
-from mainstem.protocol.messages.k00_produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
-from mainstem.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from mainstem.protocol.messages.k02_list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -26,6 +19,7 @@ from mainstem.protocol.messages.k02_list_offsets import (
     ListOffsetsTopic,
 )
 from mainstem.protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from mainstem.protocol.produce import ProducePartitionResponse
 from mainstem.protocol.records import Record, iterate_records
 from mainstem.sim.client import NoAnswer, NotSent, SimClient
 from mainstem.sim.ledger import Place, Send, Violation
@@ -53,6 +47,9 @@ SEQUENCE_ERRORS: Final = frozenset(
     }
 )
 
+
+PRODUCE_VERSION: Final = 9
+"""The one of those that have no transactions."""
 
 SEQUENCE_END: Final = 1 << 31
 """Sequences are below this, and begin at 0 again."""
@@ -181,27 +178,19 @@ class Producer:
             self.world.count("C6 sequences began anew")
         return Batch(builder.build(), sends, sequence)
 
-    def _request(self, partition: int, batch: Batch, acks: int) -> ProduceRequest:
-        return ProduceRequest(
-            acks=acks,
-            timeout_ms=1500,
-            topic_data=[
-                TopicProduceData(
-                    name=self.topic, partition_data=[PartitionProduceData(index=partition, records=batch.data)]
-                )
-            ],
-        )
+    async def _send(self, partition: int, batch: Batch, acks: int = -1) -> "asyncio.Future[ProducePartitionResponse]":
+        return await self.client.send_batch((self.topic, partition), batch.data, PRODUCE_VERSION, acks=acks)
 
     async def _produce_once(self, partition: int) -> None:
         batch = self._batch(partition)
         acks = self.rng.choice((-1, -1, 1, 0))
         try:
-            sent = await self.client.send(self._request(partition, batch, acks), 9, answered=acks != 0)
+            sent = await self._send(partition, batch, acks)
             life = self.client.life
             if acks == 0:
                 self.world.count("acks=0")
                 return
-            answer = await self.client.answer(sent, ProduceResponse)
+            answer = await self.client.answer(sent, ProducePartitionResponse)
         except NoAnswer:
             return
         self._note(batch, answer, life, acks)
@@ -228,7 +217,7 @@ class Producer:
         sent = []
         try:
             for batch in waiting:
-                sent.append(await self.client.send(self._request(partition, batch, -1), 9))
+                sent.append(await self._send(partition, batch))
                 if batch.first_life < 0:
                     batch.first_life = self.client.life
         except NotSent:
@@ -236,11 +225,11 @@ class Producer:
         life = self.client.life
         for future in sent:
             try:
-                answer = await self.client.answer(future, ProduceResponse)
+                answer = await self.client.answer(future, ProducePartitionResponse)
             except NoAnswer:
                 return False
             batch = waiting[0]
-            code = ErrorCode(answer.responses[0].partition_responses[0].error_code)
+            code = ErrorCode(answer.error_code)
             if code in RETRIABLE:
                 # Those behind it in the pipeline are out of order now: all go again. Their answers tell nothing new.
                 self.client.close()
@@ -269,11 +258,11 @@ class Producer:
         """C1: one of the last batches again and again, though it was acknowledged. It has the offset it had (T1)."""
         self.world.count("C1 retry storm")
         try:
-            sent = [await self.client.send(self._request(partition, batch, -1), 9) for _ in range(3)]
+            sent = [await self._send(partition, batch) for _ in range(3)]
             life = self.client.life
             for future in sent:
-                answer = await self.client.answer(future, ProduceResponse)
-                code = ErrorCode(answer.responses[0].partition_responses[0].error_code)
+                answer = await self.client.answer(future, ProducePartitionResponse)
+                code = ErrorCode(answer.error_code)
                 if code in SEQUENCE_ERRORS:
                     self._sequence_lost(partition, batch, code)
                     return
@@ -305,8 +294,7 @@ class Producer:
         self._producer_id = -1
         return True
 
-    def _note(self, batch: Batch, answer: ProduceResponse, life: int, acks: int) -> None:
-        found = answer.responses[0].partition_responses[0]
+    def _note(self, batch: Batch, found: ProducePartitionResponse, life: int, acks: int) -> None:
         if found.error_code != ErrorCode.NONE:
             self.world.count(f"refused: {ErrorCode(found.error_code).name}")
             return
@@ -320,22 +308,8 @@ async def fetch(
     client: SimClient, place: Place, offset: int, *, max_wait_ms: int = 100, max_bytes: int = 1 << 20
 ) -> tuple[ErrorCode, int, int, Records, int]:
     """Error, log start, high watermark, the records from `offset` on, and where to go on: a batch may be empty."""
-    topic, partition = place
-    wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
-    request = FetchRequest(
-        replica_id=-1,
-        max_wait_ms=max_wait_ms,
-        min_bytes=1,
-        max_bytes=max_bytes,
-        isolation_level=0,
-        session_id=0,
-        session_epoch=-1,
-        topics=[FetchTopic(topic=topic, partitions=[wanted])],
-        forgotten_topics_data=[],
-    )
-    answer = await client.ask(request, 12, FetchResponse)
-    found = answer.responses[0].partitions[0]
-    data = bytes(found.records or b"")
+    fetched = await client.fetch(place, offset, max_wait_ms=max_wait_ms, max_bytes=max_bytes)
+    found, data = fetched.partition, fetched.data
     records: Records = []
     next_offset = offset
     try:

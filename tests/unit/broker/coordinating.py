@@ -89,6 +89,9 @@ class ManualClock:
     def wall_ms(self) -> int:
         return self.now_ms
 
+    def breathe(self) -> None:
+        """Nobody waits."""
+
 
 def topic_id(name: str) -> bytes:
     return name.encode().rjust(16, b"\x01")

@@ -50,6 +50,9 @@ class FakeClock:
     def wall_ms(self) -> int:
         return NOW_MS
 
+    def breathe(self) -> None:
+        """Nobody waits."""
+
 
 class FakeController:
     """Answers with what `answer` makes of a request, and remembers what it was sent."""

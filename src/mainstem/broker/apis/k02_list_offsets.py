@@ -7,7 +7,6 @@ nothing is tiered.
 
 from typing import TYPE_CHECKING
 
-from mainstem.broker.clock import breathe
 from mainstem.broker.context import RequestContext
 from mainstem.broker.partition import Partition
 from mainstem.protocol.errors import ErrorCode, RemoteError
@@ -128,6 +127,6 @@ async def _found(broker: "Broker", partition: Partition, job: TimestampJob | Non
     step: TimestampJob | TimestampedOffset | None = job
     while isinstance(step, TimestampJob):
         async with broker.lookups:
-            await broker.loop.run_in_executor(None, step.run, breathe)
+            await broker.loop.run_in_executor(None, step.run, broker.clock.breathe)
         step = partition.log.finish_find(step)
     return step

@@ -10,7 +10,7 @@ log was cleaned is written to the directory's `cleaner-offset-checkpoint` after 
 import asyncio
 import logging
 
-from mainstem.broker.clock import Clock, breathe
+from mainstem.broker.clock import Clock
 from mainstem.broker.config import BrokerConfig
 from mainstem.broker.config_view import ConfigView
 from mainstem.broker.partitions import Partitions
@@ -188,7 +188,7 @@ class Compaction:
         if cleaning.is_swapping:
             partition = self._partitions.get(topic, index)
             if partition is not None and partition.log is cleaning.log:
-                await partition.restructure(lambda: cleaning.step(breathe=breathe))
+                await partition.restructure(lambda: cleaning.step(breathe=self._clock.breathe))
             return
         more = True
         while more and not self._stopping:
