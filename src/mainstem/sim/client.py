@@ -2,7 +2,7 @@
 
 It does what every client must: it connects anew when its connection is gone, gives up on an answer that does not come,
 and leaves it to its caller what a request that was not answered means. Batches to and from one partition, most
-of what is sent, take the compiled way that Mainstem's own client takes. `life` says to which life of the broker an answer
+of what is sent, take the compiled way of Mainstem's own client. `life` says to which life of the broker an answer
 belongs, because one that was on its way when the power failed tells of a log that may be no more.
 """
 

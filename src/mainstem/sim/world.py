@@ -86,6 +86,9 @@ from mainstem.sim.written import Written
 
 ADDRESS: Final = ("broker", 9092)
 SAFETY_S: Final = 6.0
+"""How long things go wrong in a run of somebody else's code, and at most in one of ours."""
+LENGTHS_S: Final = (3.0, 4.0, SAFETY_S)
+"""How long they do in ours. Most bugs show in a short run, and more of those can be had; some need the time."""
 TRANSACTIONAL_EVERY: Final = 3
 TIMEOUTS_ARE_OVER_MS: Final = 20_000_000
 """How far the clock is put forward at the end, so that no transaction waits for a time it was set back from."""
@@ -268,6 +271,10 @@ class World:
             return True
 
         return is_cold
+
+    def _safety_s(self) -> float:
+        """For how long things go wrong."""
+        return SAFETY_S if self.is_for_users else Random(f"{self.seed}:length").choice(LENGTHS_S)
 
     @property
     def producers_expire(self) -> bool:
@@ -618,7 +625,7 @@ class World:
         self._add_clients()
         self.nemesis.begin()
         begin(self, self.tuning)
-        self.run_for(SAFETY_S)
+        self.run_for(self._safety_s())
         self._heal()
         self.is_stopping = True
         self._finish()
