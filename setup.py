@@ -111,6 +111,7 @@ COMPILED = [
     "src/mainstem/sim/disk.py",
     "src/mainstem/sim/faults.py",
     "src/mainstem/sim/group_members.py",
+    "src/mainstem/sim/group_shards.py",
     "src/mainstem/sim/ledger.py",
     "src/mainstem/sim/loop.py",
     "src/mainstem/sim/movers.py",

@@ -335,6 +335,33 @@ def test_nothing_is_acknowledged_by_a_moved_partition_that_a_start_would_not_fin
     run(scenario, f"{METADATA},{OTHER}", carry)
 
 
+def test_a_node_starts_though_the_directory_that_a_partition_was_moving_to_fails() -> None:
+    """The copy of an interrupted move is made anew by the start: what fails there was the end of it (seed 511114)."""
+
+    async def carry(message: Message, version: int, deliver: Deliver) -> Message:
+        if isinstance(message, AssignReplicasToDirsRequest):
+            raise RemoteError(ErrorCode.NETWORK_EXCEPTION, "lost on the way")  # so that no move comes to its end
+        return await deliver(message, version)
+
+    async def scenario(node: Broker, peer: Peer, disk: SimDisk, fatal: list[BaseException]) -> None:
+        for name in ("one", "two"):
+            await create(peer, name)
+        moving = next(name for name in ("one", "two") if directory_of(node, name) == METADATA)
+        assert (await peer.produce(moving, b"value")).error_code == ErrorCode.NONE
+        wanted = AlterReplicaLogDirTopic(name=moving, partitions=[0])
+        request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=OTHER, topics=[wanted])])
+        begun = await peer.ask(request, 2, AlterReplicaLogDirsResponse)
+        assert begun.results[0].partitions[0].error_code == ErrorCode.NONE
+        killed = disk.fork()
+        killed.kill()
+        fault = Fault(Effect.FAIL, "rename", path=lambda path: path.startswith(f"{OTHER}/{moving}-0."), times=1)
+        killed.faults.append(fault)
+        assert await values_after_a_start(killed, moving) == [b"value"]
+        assert fault.times == 0, "no copy was begun"
+
+    run(scenario, f"{METADATA},{OTHER}", carry)
+
+
 async def values_after_a_start(disk: SimDisk, topic: str) -> list[bytes | None]:
     node = await start_node("/data", disk, log_dirs=f"{METADATA},{OTHER}")
     peer = await connect(node)

@@ -45,8 +45,13 @@ class TopicCreation:
         if waiting is None:
             waiting = self._broker.loop.create_task(self._create(topic))
             self._under_way[topic] = waiting
-            waiting.add_done_callback(lambda done: self._under_way.pop(topic, None))
+            waiting.add_done_callback(lambda done: self._finished(topic, done))
         return await asyncio.shield(waiting)
+
+    def _finished(self, topic: str, done: "asyncio.Future[ErrorCode]") -> None:
+        self._under_way.pop(topic, None)
+        if not done.cancelled():
+            done.exception()  # whoever waited for it may be gone
 
     async def _create(self, topic: str) -> ErrorCode:
         request = CreateTopicsRequest(topics=[self._described(topic)], timeout_ms=30_000)

@@ -93,7 +93,8 @@ def find_cleanable(
     limit = min(stable_end, durable_end, segments[-1].base_offset)
     if config.min_compaction_lag_ms > 0:
         for segment in dirty:
-            if segment.largest_timestamp() > now_ms - config.min_compaction_lag_ms:
+            # One that a cleaning has left empty has nothing that is young, whatever the time of its file.
+            if segment.size > 0 and segment.largest_timestamp() > now_ms - config.min_compaction_lag_ms:
                 limit = min(limit, segment.base_offset)
                 break
     limit = max(first_dirty, limit)

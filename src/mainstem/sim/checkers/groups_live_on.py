@@ -20,6 +20,7 @@ from mainstem.protocol.messages.group_records import GroupMetadataKey, GroupMeta
 from mainstem.protocol.messages.record_framing import GROUP_RECORDS
 from mainstem.protocol.records import iterate_records
 from mainstem.sim.checkers import Checker
+from mainstem.sim.group_shards import comparable
 from mainstem.sim.ledger import Place, Violation
 from mainstem.sim.written import OFFSETS_TOPIC
 
@@ -71,23 +72,17 @@ class GroupsLiveOn(Checker):
     def after_step(self, broker: Broker) -> None:
         if not self._changed:
             return
-        for index in list(self._changed):
-            shard = broker.groups.runtime.shards.get(index)
-            if shard is None or not shard.is_serving or shard._open is not None:
-                continue  # it loads, or has taken in what is not yet written
-            partition = broker.partitions.get(OFFSETS_TOPIC, index)
-            if partition is None or partition.log.failure is not None:
-                del self._changed[index]
-                continue  # a write may have failed with all its bytes written
+        for partition, machine in comparable(broker, self._changed):
             if partition.high_watermark < partition.log.log_end:
                 continue
+            index = partition.index
             del self._changed[index]
             newest = {each.group: each for each in self._logged.get(index, ())}
             now = self.world.scheduler.now
             for name, logged in newest.items():
                 if logged.value is not None and now - logged.written_s < GIVEN_UP_S:
                     newest[name] = logged._replace(written_s=SURE)
-                    self._check(shard.machine, name, logged.value)
+                    self._check(machine, name, logged.value)
             self._logged[index] = list(newest.values())
 
     def _check(self, machine: GroupMachine, name: str, value: GroupMetadataValue) -> None:

@@ -18,6 +18,7 @@ from mainstem.protocol.batch import BatchView
 from mainstem.protocol.control import parse_end_marker
 from mainstem.protocol.records import iterate_records
 from mainstem.sim.checkers import Checker
+from mainstem.sim.group_shards import comparable
 from mainstem.sim.ledger import Place, Violation
 from mainstem.sim.tuning import RETENTION_MS
 from mainstem.sim.written import OFFSETS_TOPIC
@@ -163,16 +164,9 @@ class OffsetsFollow(Checker):
     def after_step(self, broker: Broker) -> None:
         if not self._changed:
             return
-        for index in list(self._changed):
-            shard = broker.groups.runtime.shards.get(index)
-            if shard is None or not shard.is_serving or shard._open is not None:
-                continue  # it loads, or has taken in what is not yet written
-            del self._changed[index]
-            partition = broker.partitions.get(OFFSETS_TOPIC, index)
-            if partition is None or partition.log.failure is not None:
-                continue  # a write may have failed with all its bytes written
-            log = self._logs.setdefault(index, _OffsetLog())
-            machine = shard.machine
+        for partition, machine in comparable(broker, self._changed):
+            del self._changed[partition.index]
+            log = self._logs.setdefault(partition.index, _OffsetLog())
             difference = _difference(log, machine.store)
             if difference:
                 raise Violation(PROMISE, f"{partition}: {difference}")

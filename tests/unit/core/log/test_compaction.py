@@ -66,6 +66,13 @@ def test_a_young_segment_and_all_after_it_wait_for_their_lag() -> None:
     assert cleanable(segments, min_compaction_lag_ms=50).end == 30
 
 
+def test_a_segment_without_records_waits_for_nothing() -> None:
+    """Its time is that of its file: where the clock was set back since, everything after it waited as well."""
+    segments = [FakeSegment(0, 0, newest=NOW_MS + 600_000), FakeSegment(10, newest=NOW_MS - 500), FakeSegment(20)]
+    found = cleanable(segments, min_compaction_lag_ms=100)
+    assert (found.end, found.dirty_bytes) == (20, 100)
+
+
 def test_the_ratio_is_that_of_dirty_bytes_and_must_exceed_the_limit() -> None:
     found = cleanable(three(), checkpoint=20)
     assert (found.clean_bytes, found.dirty_bytes) == (200, 100)

@@ -1,0 +1,22 @@
+"""Which coordinators of groups can be compared with their logs, after a step."""
+
+from mainstem.broker.app import Broker
+from mainstem.broker.partition import Partition
+from mainstem.core.group.machine import GroupMachine
+from mainstem.sim.written import OFFSETS_TOPIC
+
+
+def comparable(broker: Broker, changed: dict[int, None]) -> list[tuple[Partition, GroupMachine]]:
+    """Of those whose logs have changed. One whose log has failed is taken out of `changed`: nobody can tell any more
+    what is in it, as a write may have failed with all its bytes written."""
+    found: list[tuple[Partition, GroupMachine]] = []
+    for index in list(changed):
+        shard = broker.groups.runtime.shards.get(index)
+        if shard is None or not shard.is_serving or shard._open is not None:
+            continue  # it loads, or has taken in what is not yet written
+        partition = broker.partitions.get(OFFSETS_TOPIC, index)
+        if partition is None or partition.log.failure is not None:
+            del changed[index]
+        else:
+            found.append((partition, shard.machine))
+    return found
