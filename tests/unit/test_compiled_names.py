@@ -12,7 +12,7 @@ def test_no_function_catches_two_kinds_of_error_under_one_name_in_a_compiled_mod
     found = []
     for path in re.findall(r'"(src/[^"]+\.py)"', (ROOT / "setup.py").read_text()):
         for function in ast.walk(ast.parse((ROOT / path).read_text())):
-            if isinstance(function, ast.FunctionDef):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
                 kinds: dict[str, set[str]] = {}
                 for node in ast.walk(function):
                     if isinstance(node, ast.ExceptHandler) and node.name and node.type is not None:

@@ -240,8 +240,8 @@ class Partitions:
         assert directory is not None, f"{topic}-{index} has a log and no directory"
         try:
             return self.dirs.topic_id(topic, index) == topic_id
-        except MalformedFileError as error:
-            self.dirs.fail_log(topic, index, f"{error.filename}: {error.strerror}")
+        except MalformedFileError as malformed:
+            self.dirs.fail_log(topic, index, f"{malformed.filename}: {malformed.strerror}")
         except OSError as error:
             self.dirs.take_offline(directory, error)
         return True
@@ -267,8 +267,8 @@ class Partitions:
         for collected in self.dirs.collect(RECOVERY_POINTS):
             try:
                 await self._loop.run_in_executor(None, collected.write)
-            except OSError as error:
-                self.directory_failed(collected.directory, error)
+            except OSError as cause:
+                self.directory_failed(collected.directory, cause)
 
     def _assigned_directory(self, topic: str, index: int) -> bytes | None:
         state = self.image.partition(topic, index)
@@ -365,8 +365,8 @@ class Partitions:
             for creation, done in running:
                 try:
                     await done
-                except OSError as error:
-                    self.directory_failed(creation.directory, error)
+                except OSError as cause:
+                    self.directory_failed(creation.directory, cause)
                 for count, new in enumerate(creation.partitions):
                     if not self.dirs.finish_create(creation, new):
                         wanted.append(new)
