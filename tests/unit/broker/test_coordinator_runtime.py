@@ -277,6 +277,34 @@ def test_who_waits_is_told_when_leadership_is_lost() -> None:
     run(story)
 
 
+@pytest.mark.parametrize("code", [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER])
+def test_nobody_is_told_of_what_was_written_and_is_never_committed(code: ErrorCode) -> None:
+    """A disk that failed ends the partition at once; the metadata says so, and ends the coordinator, only later."""
+
+    async def story() -> None:
+        s = Story()
+        await s.start()
+        await s.commit("g", 4)
+        s.log.holds_commits = True
+        in_flight = s.commit("g", 5)
+        await asyncio.sleep(0)
+        behind = asyncio.ensure_future(s.offset("g"))
+        await asyncio.sleep(0)
+        unwritten = s.commit("g", 6)
+        s.log.commit(code)
+        assert await code_of(in_flight) is ErrorCode.NOT_COORDINATOR
+        assert await code_of(behind) is ErrorCode.NOT_COORDINATOR
+        assert await code_of(unwritten) is ErrorCode.NOT_COORDINATOR
+        assert await code_of(s.offset("g")) is ErrorCode.NOT_COORDINATOR
+        s.log.holds_commits = False
+        s.log.batches.pop()  # a power loss takes what was not synced
+        s.log.log_end = s.log.high_watermark
+        await s.start()
+        assert await s.offset("g") == 4
+
+    run(story)
+
+
 def test_news_of_an_older_epoch_changes_nothing() -> None:
     """KAFKA-10614: loads and unloads may be heard of out of order."""
 
@@ -492,5 +520,29 @@ def test_whoever_takes_over_sends_no_marker_for_a_decision_that_is_not_committed
         found = await second.ask(lambda machine, ticket, now: machine.describe(ticket, "id"))
         assert isinstance(found, Transaction)
         assert orders == [SendMarkers(found)]
+
+    run(story)
+
+
+def test_no_leader_is_told_that_a_partition_is_part_of_a_transaction_when_that_is_not_committed() -> None:
+    """It was asked again after the disk had failed, and said yes: the leader's batch hung, in no known transaction."""
+
+    async def story() -> None:
+        log = MemoryLog()
+        shard = await start_transactions(log, [])
+        by = InitBy("id", 60_000, None)
+        await shard.ask(lambda machine, ticket, now: machine.init_producer_id(ticket, by, now, 9))
+        log.holds_commits = True
+
+        async def add() -> object:
+            who = Client("id", 9, 0)
+            return await shard.ask(lambda machine, ticket, now: machine.add_partitions(ticket, who, (("t", 0),), now))
+
+        added = asyncio.ensure_future(add())
+        while len(log.batches) < 2:
+            await asyncio.sleep(0)
+        log.commit(ErrorCode.KAFKA_STORAGE_ERROR)
+        assert await code_of(added) is ErrorCode.NOT_COORDINATOR
+        assert await code_of(add()) is ErrorCode.NOT_COORDINATOR
 
     run(story)

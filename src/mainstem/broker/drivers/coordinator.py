@@ -8,6 +8,8 @@ when the batch is below the high watermark, and replies that need no write leave
   the error that Kafka's coordinators give.
 - A write that is not committed in time is reported as such; it may still be, and what comes after it waits for it
   all the same. Only a patient token waits longer, until it is certain.
+- Where it is certain that a write will not be committed here, because the disk failed or the term is over, the shard
+  has taken in what its log may never say: it serves no more, and only another one that reads the log does.
 - Records of a transaction are written at once, in a batch of their own.
 - A shard begins by replaying its log, in slices, and answers COORDINATOR_LOAD_IN_PROGRESS meanwhile. Loads and
   unloads follow leader epochs: a late one of an older epoch does nothing (KAFKA-10614). A log that cannot be read
@@ -325,9 +327,16 @@ class Shard(Generic[M]):
 
     def _await_commit(self, waiting: _Waiting, end: int) -> None:
         self._in_flight.append(waiting)
-        self._log.when_committed(end, lambda code: self._finish(waiting, code))
+        self._log.when_committed(end, lambda code: self._settled(waiting, code))
         if not waiting.done:
             waiting.timeout = self._loop.call_later(self._commit_timeout_s, self._timed_out, waiting)
+
+    def _settled(self, waiting: _Waiting, code: ErrorCode) -> None:
+        if code is ErrorCode.NONE:
+            self._finish(waiting, code)
+        elif not waiting.done:
+            log.warning("a coordinator ends: what it wrote is not committed", extra={"coordinator": self.name})
+            self.close()
 
     def _timed_out(self, waiting: _Waiting) -> None:
         """Whoever waits is told that it takes too long; those who come after still wait for what becomes of it."""
@@ -403,6 +412,8 @@ class Shard(Generic[M]):
         self._unavailable = None
         # What was read may not be committed yet: nobody is told of it before it is.
         self._await_commit(_Waiting(None), position)
+        if not self.is_serving:
+            return
         log.debug(
             "loaded a coordinator",
             extra={
@@ -502,7 +513,7 @@ class CoordinatorRuntime(Generic[M]):
         """This broker leads the partition in `epoch`: others may have written before, so it is read anew."""
         shard = self.shards.get(index)
         if shard is not None:
-            if shard.epoch >= epoch:
+            if shard.epoch > epoch or (shard.epoch == epoch and (shard.is_serving or shard.is_loading)):
                 return
             shard.close()
         self.shards[index] = Shard(
