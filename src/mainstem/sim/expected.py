@@ -38,6 +38,7 @@ EXPECTED: Final = (
     "X5 death while starting",
     "X5 death after a clean stop",
     "X5 death in one start after the other",
+    "X5 death in the last start",
     "X3 switched off after a clean stop",
     "X6 older disk",
     "X7 empty disk",

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 CLEAN_DEATHS: Final = 0.25
 """Of the starts after a clean stop, how many end at some operation of the disk, if they come to it."""
 
+LAST_DEATHS: Final = 0.5
+"""Of the runs whose last stop is a clean one, in how many the start after it may die so."""
+
 SWITCHED_OFF: Final = 0.4
 """Of the machines whose broker was stopped, how many are switched off before it is started again."""
 
@@ -129,6 +132,15 @@ class Nemesis:
         if may_be and not self.world.had_disk_error and self._switched_off.random() < SWITCHED_OFF:
             self.world.count("X3 switched off after a clean stop")
             process.reboot()
+
+    def dooms_the_last_start(self) -> bool:
+        """X5 after the last clean stop, in some runs, too: whether the next start is to die."""
+        rng = Random(f"{self.world.seed}:last start")
+        if not (self.kinds and self._broker_dies) or rng.random() >= LAST_DEATHS:
+            return False
+        self.world.process.crash_after = rng.randrange(120)
+        self.world.process.crash_is_power_loss = self._power_is_lost and rng.random() < 0.5
+        return True
 
     def _until(self, seconds: float, undo: "object") -> None:
         assert callable(undo)

@@ -273,8 +273,10 @@ class World:
         return is_cold
 
     def _safety_s(self) -> float:
-        """For how long things go wrong."""
-        return SAFETY_S if self.is_for_users else Random(f"{self.seed}:length").choice(LENGTHS_S)
+        """For how long things go wrong. What compaction leaves has to be compacted again before that can go wrong."""
+        if self.is_for_users or self.theme == "compaction":
+            return SAFETY_S
+        return Random(f"{self.seed}:length").choice(LENGTHS_S)
 
     @property
     def producers_expire(self) -> bool:
@@ -738,6 +740,8 @@ class World:
             self.process.stop()
             self.run_until(lambda: not self.process.is_up, 60, "the broker stops")
             self.nemesis.switch_off()
+            if self.nemesis.dooms_the_last_start():
+                self._die_in_the_last_start()
         elif how == "kill":
             self.process.kill()
         elif how == "power loss":
@@ -745,6 +749,15 @@ class World:
         if how != "nothing":
             self.process.start()
             self.run_until(lambda: self.process.is_serving, 30, "the broker starts")
+
+    def _die_in_the_last_start(self) -> None:
+        process = self.process
+        process.start()
+        self.run_until(lambda: process.is_serving or not process.is_up, 30, "the broker starts")
+        if process.is_up:
+            process.kill()
+        else:
+            self.count("X5 death in the last start")
 
     def _end(self) -> None:
         """Lets go of everything, without a word about what was abandoned."""
