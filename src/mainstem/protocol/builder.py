@@ -298,10 +298,11 @@ def recompress(
     """The batch with its records in another codec, or at another level, as Kafka makes it.
 
     The records stay as they are, byte for byte, if their deltas count from the first record's timestamp, as they do in
-    what nearly every client writes. Kafka makes them so; so where they do not, they are written anew.
+    what nearly every client writes. Kafka makes them so; so where they do not, they are written anew. A delete horizon
+    is the cleaner's to set: what a producer made look like one is none in what is made of its batch.
     """
     buffer, start, end = batch_body(batch, limit)
-    if not batch.has_delete_horizon and batch.record_count > 0:
+    if batch.record_count > 0:
         _, position = read_varint(buffer, start, end)
         first_delta, _ = read_varlong(buffer, position + 1, end)
         if first_delta != 0 or batch.is_log_append_time:
@@ -311,7 +312,7 @@ def recompress(
         body,
         batch.base_offset,
         batch.leader_epoch,
-        (batch.attributes & _KNOWN_MASK) | codec,
+        (batch.attributes & _KNOWN_MASK & ~DELETE_HORIZON_MASK) | codec,
         batch.last_offset_delta,
         batch.base_timestamp,
         batch.max_timestamp,

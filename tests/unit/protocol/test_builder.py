@@ -189,6 +189,16 @@ def test_offsets_that_do_not_go_up_are_the_batchs_fault() -> None:
     assert caught.value.code == ErrorCode.INVALID_RECORD
 
 
+@pytest.mark.parametrize("codec", [0, 3])
+def test_recompression_makes_no_delete_horizon_of_what_a_producer_put_there(codec: int) -> None:
+    """As in Kafka. The cleaner would take it for one, and a tombstone would go before its time."""
+    data = bytearray(produced())
+    data[22] |= 0x40
+    batch = BatchView(recompress(BatchView(bytes(data), 0), codec), 0)
+    assert not batch.has_delete_horizon
+    assert batch.to_bytes() == recompress(BatchView(produced(), 0), codec)
+
+
 def test_recompression_drops_attributes_that_nobody_knows() -> None:
     data = bytearray(produced())
     data[21] |= 0x01
