@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainstem.protocol.batch import HEADER_BYTES, BatchView
-from mainstem.protocol.builder import BatchBuilder, empty_batch, encode_header, recompress, retain, rewrite_header
+from mainstem.protocol.builder import BatchBuilder, empty_batch, encode_header, recompress, rewrite_header
 from mainstem.protocol.compression import GZIP
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.records import Record, iterate_records
+from tests.support.cleaned import retain
 from tests.support.kafka import Kafka, kafka
 
 __all__ = ["kafka"]
@@ -183,9 +184,6 @@ def test_offsets_that_do_not_go_up_are_the_batchs_fault() -> None:
     assert [record.offset for record in iterate_records(batch)] == [1, 0]
     with pytest.raises(RemoteError) as caught:
         recompress(batch, 4)
-    assert caught.value.code == ErrorCode.INVALID_RECORD
-    with pytest.raises(RemoteError) as caught:
-        retain(batch, lambda record: True, delete_horizon=1)
     assert caught.value.code == ErrorCode.INVALID_RECORD
 
 
