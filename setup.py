@@ -148,6 +148,7 @@ COMPILED = [
     "src/mainstem/storage/reading.py",
     "src/mainstem/storage/recovery.py",
     "src/mainstem/storage/replay.py",
+    "src/mainstem/storage/restructured_log.py",
     "src/mainstem/storage/restructuring.py",
     "src/mainstem/storage/retention.py",
     "src/mainstem/storage/scan.py",

@@ -6,13 +6,16 @@ from contextlib import suppress
 import pytest
 from crc32c import crc32c
 
+from mainstem.core.log.compaction import Verdict
 from mainstem.protocol.batch import ATTRIBUTES_AT, CRC_AT, BatchView, iterate_batches
-from mainstem.protocol.builder import BatchBuilder, recompress, retain
+from mainstem.protocol.builder import BatchBuilder, recompress
 from mainstem.protocol.columns import decode_columns
 from mainstem.protocol.compression import decompress
 from mainstem.protocol.control import parse_end_marker
 from mainstem.protocol.errors import RemoteError
 from mainstem.protocol.records import batch_body, iterate_records, walk_records
+from mainstem.storage.batch_filter import BatchFilter
+from mainstem.storage.cleaning_map import CleaningMap
 
 LIMIT = 1 << 20
 
@@ -82,8 +85,13 @@ def iterate(batch: BatchView) -> None:
 
 
 def clean(batch: BatchView) -> None:
-    retain(batch, lambda record: record.offset % 2 == 0, keep_empty=True, limit=LIMIT)
-    retain(batch, lambda record: True, delete_horizon=5, limit=LIMIT)
+    keys = CleaningMap(1 << 12, 10)
+    keys.allocate()
+    keys.latest_offset = batch.base_offset + 2
+    cleaner = BatchFilter(keys, 5, 5)
+    cleaner.begin(batch, Verdict(drops_all=False, keeps_empty=True, is_spent_marker=batch.base_offset % 2 == 0))
+    while cleaner.is_busy:
+        cleaner.step(100)
 
 
 def repack(batch: BatchView) -> None:

@@ -542,10 +542,13 @@ def _all_aborts_are_listed(patch: pytest.MonkeyPatch, reached: Reached) -> None:
     """Our own: a fetch lists aborted transactions that were over before it; readers leave out what came after them."""
     collect_from = TxnIndex.collect_from
 
-    def collect(self: TxnIndex, file: Any, size: int, first: int, upper: int, found: list[Any], cached: bool) -> bool:
+    def collect(
+        self: TxnIndex, file: Any, position: int, size: int, first: int, upper: int, found: list[Any], cached: bool
+    ) -> int:
         reached()
-        return collect_from(self, file, size, 0, upper, found, cached)
+        return int(collect_from(self, file, position, size, 0, upper, found, cached))
 
+    patch.setattr(TxnIndex, "position_before", lambda self, file, size, first, cached: 0)
     patch.setattr(TxnIndex, "collect_from", collect)
 
 

@@ -27,8 +27,8 @@ from mainstem.sim.ledger import Ledger, Violation
 from mainstem.sim.loop import EPOCH_MS, Scheduler, SimClock, make_loop
 from mainstem.sim.workloads import check_got_on
 from mainstem.sim.written import Written, WrittenLog
-from mainstem.storage.log_dirs import COPY
 from mainstem.storage.open_files import OpenFiles
+from mainstem.storage.partition_jobs import COPY
 from mainstem.storage.recovery import open_log
 
 PLACE = ("log", 0)

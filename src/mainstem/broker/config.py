@@ -93,6 +93,7 @@ EFFECTIVE = frozenset(
         "min.insync.replicas",
         "node.id",
         "num.partitions",
+        "num.replica.alter.log.dirs.threads",
         "offset.metadata.max.bytes",
         "offsets.commit.timeout.ms",
         "offsets.retention.check.interval.ms",

@@ -1,11 +1,15 @@
 """Partitions on their way from one log directory to another (KIP-113), while they are served.
 
 A move copies the log a piece at a time, what blocks in a thread, until the copy has caught up and is durable. Then, in
-one go on the loop, the last records are copied and the copy takes the log's place: producers and consumers wait for a
-few fsyncs, no more. The metadata is told where the partition is before the move, if it does not know, and after it;
-the copy waits for it to name one of the two directories, or nobody could tell after a crash which of them to keep.
-Where the old folder could not be set aside, the partition is served again when the metadata knows: until then a start
-would find the old one. A log is not compacted while it moves.
+one go on the loop, the last records are copied and the copy takes the log's place: nothing may be appended in between,
+and whoever appends does not wait for threads. So everybody waits for the few fsyncs of one partition, no more: swaps
+come one at a time, and after each the loop is everybody's for as long as it took. At most
+`num.replica.alter.log.dirs.threads` partitions are copied at a time; the others wait, with an empty copy.
+
+The metadata is told where the partition is before the move, if it does not know, and after it; the copy waits for it to
+name one of the two directories, or nobody could tell after a crash which of them to keep. Where the old folder could
+not be set aside, the partition is served again when the metadata knows: until then a start would find the old one. A
+log is not compacted while it moves.
 
 A move that is interrupted by a stop is begun anew by the next start; one whose disk fails, or whose partition is
 deleted, ends.
@@ -13,8 +17,9 @@ deleted, ends.
 
 import asyncio
 import logging
+from collections.abc import Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mainstem.broker.partition import Partition
 from mainstem.broker.partitions import storage_cause
@@ -41,47 +46,82 @@ class LogMoves:
         self._broker = broker
         self.piece_bytes = PIECE_BYTES
         """How much is copied at a time, and how much may be left for the swap."""
-        self._running: dict[tuple[str, int], asyncio.Task[None]] = {}
+        config = broker.config
+        key = "num.replica.alter.log.dirs.threads"
+        copied_at_once = config.get_int(key, at_least=1) if config.get(key) is not None else len(config.log_dirs)
+        self._slots = asyncio.Semaphore(copied_at_once)
+        self._beginning = asyncio.Lock()
+        self._swapping = asyncio.Lock()
+        self._running: set[asyncio.Task[None]] = set()
+        self._holders: dict[tuple[str, int], Move[Log]] = {}
+        """For which move a partition flushes nothing: one that was taken over may end later than the next begins."""
         self._stopping = False
 
     def resume(self) -> None:
         """Begins anew what the last run did not finish."""
+        self._start(self._resume())
+
+    async def _resume(self) -> None:
         dirs = self._broker.partitions.dirs
-        for (topic, index), directory in dirs.interrupted_moves.items():
-            partition = self._broker.partitions.get(topic, index)
+        while dirs.interrupted_moves:
+            key, directory = next(iter(dirs.interrupted_moves.items()))
+            partition = self._broker.partitions.get(*key)
             if partition is not None and directory.offline is None:
                 with suppress(RemoteError):  # what failed is offline, and the broker serves the rest (seed 511114)
-                    self.begin(partition, directory)
-        dirs.interrupted_moves.clear()
+                    await self._begin(partition, directory, is_resumed=True)
+            dirs.interrupted_moves.pop(key, None)
 
-    def begin(self, partition: Partition, target: LogDirectory) -> None:
+    async def begin(self, partition: Partition, target: LogDirectory) -> None:
         """Moves a partition to that directory; a move to another one ends. RemoteError where it cannot begin."""
-        dirs = self._broker.partitions.dirs
-        key = (partition.topic, partition.index)
-        move = dirs.moves.get(key)
-        if move is not None:
-            if move.directory is target:
+        self._broker.partitions.dirs.interrupted_moves.pop((partition.topic, partition.index), None)
+        # Whoever asked may not wait for the answer; what was begun is finished all the same.
+        await asyncio.shield(self._start(self._begin(partition, target)))
+
+    async def _begin(self, partition: Partition, target: LogDirectory, is_resumed: bool = False) -> None:
+        async with self._beginning:
+            partitions = self._broker.partitions
+            dirs = partitions.dirs
+            key = (partition.topic, partition.index)
+            if is_resumed and key not in dirs.interrupted_moves:
+                return  # it was asked to go elsewhere since
+            if self._stopping:
+                raise RemoteError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the broker stops")
+            if partitions.find(*key) is not partition:
+                raise RemoteError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition} was deleted")
+            if target.offline is not None:
+                raise RemoteError(ErrorCode.KAFKA_STORAGE_ERROR, f"{target.path} is offline: {target.offline}")
+            move = dirs.moves.get(key)
+            if move is not None:
+                if move.directory is target:
+                    return
+                dirs.cancel_move(*key)
+            if dirs.directory_of(*key) is target:
                 return
-            dirs.cancel_move(*key)
-        if dirs.directory_of(*key) is target:
-            return
-        try:
-            move = dirs.begin_move(*key, target)
-        except StorageError as error:
-            if error.path.startswith(target.path + "/"):
-                self._broker.partitions.directory_failed(target, storage_cause(error))
-            else:
-                self._broker.partitions.log_failed(partition, error)
-            raise RemoteError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-        log.info("moving a partition", extra={"partition": str(partition), "to": target.path})
-        begun = move
-        task = self._broker.loop.create_task(self._run(partition, begun))
-        self._running[key] = task
-        task.add_done_callback(lambda done: self._finished(key, begun, done))
+            try:
+                job = dirs.begin_copy(*key, target)
+                await self._broker.loop.run_in_executor(None, job.run)
+                move = dirs.finish_copy(job)
+            except StorageError as error:
+                if error.path.startswith(target.path + "/"):
+                    partitions.directory_failed(target, storage_cause(error))
+                else:
+                    partitions.log_failed(partition, error)
+                raise RemoteError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+            if move is None:
+                partitions.find(*key)  # tells why it is not here any more
+                raise RemoteError(ErrorCode.KAFKA_STORAGE_ERROR, f"{partition} cannot move to {target.path} any more")
+            log.info("moving a partition", extra={"partition": str(partition), "to": target.path})
+            begun = move
+            task = self._start(self._run(partition, begun))
+            task.add_done_callback(lambda done: self._finished(key, begun, done))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = self._broker.loop.create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return task
 
     def _finished(self, key: tuple[str, int], move: Move[Log], task: "asyncio.Task[None]") -> None:
-        if self._running.get(key) is task:
-            del self._running[key]
         if not task.cancelled() and task.exception() is not None:
             log.error("a move of a partition failed: %s", task.exception(), extra={"partition": f"{key[0]}-{key[1]}"})
             dirs = self._broker.partitions.dirs
@@ -92,8 +132,8 @@ class LogMoves:
     async def stop(self) -> None:
         """Ends all moves where they are; the next start begins them anew."""
         self._stopping = True
-        for task in list(self._running.values()):
-            await asyncio.wait([task])
+        while self._running:
+            await asyncio.wait(list(self._running))
 
     def _is_on(self, partition: Partition, move: Move[Log]) -> bool:
         """Whether this move was neither ended nor taken over by another."""
@@ -102,9 +142,16 @@ class LogMoves:
 
     async def _run(self, partition: Partition, move: Move[Log]) -> None:
         self._broker.assignments.check(partition.topic_id, partition.index)
-        try:
-            await self._copy(partition, move, LogCopy(partition.log, move.log))
-        finally:
+        async with self._slots:
+            try:
+                await self._copy(partition, move, LogCopy(partition.log, move.log))
+            finally:
+                self._release(partition, move)
+
+    def _release(self, partition: Partition, move: Move[Log]) -> None:
+        key = (partition.topic, partition.index)
+        if self._holders.get(key) is move:
+            del self._holders[key]
             partition.release()
 
     async def _copy(self, partition: Partition, move: Move[Log], copy: LogCopy) -> None:
@@ -117,15 +164,35 @@ class LogMoves:
                     await self._flush(partition, move)
                     is_durable = True
                 elif not self._is_named(partition, move):
-                    await asyncio.sleep(_LOOK_AGAIN_S)
-                elif partition.is_busy:
-                    await partition.hold()
+                    await self._look_again()
                 else:
-                    self._swap(partition, move, copy)
-                    self._broker.assignments.check(partition.topic_id, partition.index)
-                    return
+                    await self._swap_in_turn(partition, move, copy)
             except StorageError as error:
                 self._failed(partition, move, error)
+
+    async def _look_again(self) -> None:
+        """Pauses, and lets another be copied meanwhile."""
+        self._slots.release()
+        try:
+            await asyncio.sleep(_LOOK_AGAIN_S)
+        finally:
+            await self._slots.acquire()
+
+    async def _swap_in_turn(self, partition: Partition, move: Move[Log], copy: LogCopy) -> None:
+        """Swaps when no other partition does, unless what it takes is not so any more by then."""
+        async with self._swapping:
+            if partition.is_busy:
+                self._holders[partition.topic, partition.index] = move
+                await partition.hold()
+            is_ready = copy.is_close(self.piece_bytes) and self._is_named(partition, move)
+            if partition.is_busy or not is_ready or not self._is_on(partition, move):
+                return
+            loop = self._broker.loop
+            began = loop.time()
+            self._swap(partition, move, copy)
+            self._broker.assignments.check(partition.topic_id, partition.index)
+            self._release(partition, move)
+            await asyncio.sleep(loop.time() - began)
 
     def _is_named(self, partition: Partition, move: Move[Log]) -> bool:
         """Whether the metadata names the directory that the partition leaves, or the one that it goes to."""

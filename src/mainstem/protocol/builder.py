@@ -2,11 +2,8 @@
 
 `BatchBuilder` writes what Java's MemoryRecordsBuilder writes for the same input, byte for byte when uncompressed. The
 rest makes a batch out of a batch: `rewrite_header` for what a broker decides about timestamps, `recompress` for a
-topic with a codec of its own, `retain` for the log cleaner.
-
-A cleaned batch keeps its base offset, last offset delta, producer id, epoch and base sequence, so that the producer's
-last sequence survives even if its record does not (KAFKA-5490); a batch that keeps no record may stay as a bare
-header for the same reason.
+topic with a codec of its own, `empty_batch` for the log cleaner (`storage.batch_filter` makes what keeps records): a
+batch that keeps none may stay as a bare header, so that its producer's last sequence survives (KAFKA-5490).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -259,8 +256,8 @@ def rewrite_header(
 
     The records stay where they are: write this, then `batch.buffer[batch.start + HEADER_BYTES : batch.end]`.
     `log_append_time` makes it a LogAppendTime batch of that time; `max_timestamp` makes it a CreateTime batch.
-    Either clears bits of the attributes that mean nothing yet, as Kafka does. A delete horizon moves the base that the
-    records count from, so it takes `retain`.
+    Either clears bits of the attributes that mean nothing yet, as Kafka does. A delete horizon is not
+    for this: it moves the base that the records count from.
     """
     attributes: i64 = batch.attributes
     timestamp: i64 = batch.max_timestamp
@@ -298,20 +295,21 @@ def recompress(
     """The batch with its records in another codec, or at another level, as Kafka makes it.
 
     The records stay as they are, byte for byte, if their deltas count from the first record's timestamp, as they do in
-    what nearly every client writes. Kafka makes them so; so where they do not, they are written anew.
+    what nearly every client writes. Kafka makes them so; so where they do not, they are written anew. A delete horizon
+    is the cleaner's to set: what a producer made look like one is none in what is made of its batch.
     """
     buffer, start, end = batch_body(batch, limit)
-    if not batch.has_delete_horizon and batch.record_count > 0:
+    if batch.record_count > 0:
         _, position = read_varint(buffer, start, end)
         first_delta, _ = read_varlong(buffer, position + 1, end)
         if first_delta != 0 or batch.is_log_append_time:
-            return _rebuild(batch, iterate_records(batch, limit), codec, level, None, breathe)
+            return _rebuild(batch, iterate_records(batch, limit), codec, level, breathe)
     body = compress(codec, buffer[start:end], level)
     header = encode_header(
         body,
         batch.base_offset,
         batch.leader_epoch,
-        (batch.attributes & _KNOWN_MASK) | codec,
+        (batch.attributes & _KNOWN_MASK & ~DELETE_HORIZON_MASK) | codec,
         batch.last_offset_delta,
         batch.base_timestamp,
         batch.max_timestamp,
@@ -328,8 +326,7 @@ def _rebuild(
     records: Iterable[Record],
     codec: i64,
     level: int | None,
-    delete_horizon: int | None,
-    breathe: Callable[[], None] | None = None,
+    breathe: Callable[[], None] | None,
 ) -> bytes:
     """These records, with everything else as `batch` has it."""
     builder = BatchBuilder(
@@ -342,7 +339,6 @@ def _rebuild(
         control=batch.is_control,
         leader_epoch=batch.leader_epoch,
         log_append_time=batch.max_timestamp if batch.is_log_append_time else None,
-        delete_horizon=delete_horizon,
         level=level,
     )
     try:
@@ -371,27 +367,3 @@ def empty_batch(batch: BatchView) -> bytes:
         batch.base_sequence,
         0,
     )
-
-
-def retain(
-    batch: BatchView,
-    keep: Callable[[Record], bool],
-    delete_horizon: int | None = None,
-    keep_empty: bool = False,
-    limit: i64 = DEFAULT_LIMIT,
-) -> bytes | None:
-    """The batch with only the records that `keep` says yes to, at their offsets and with their timestamps.
-
-    `delete_horizon` is set on a batch that has none; one that it has stays. None if no record is kept, or a batch
-    without records with `keep_empty`. A batch that keeps everything and gets no horizon comes back as it was.
-    """
-    sets_horizon = delete_horizon is not None and not batch.has_delete_horizon
-    horizon = delete_horizon
-    if batch.has_delete_horizon:
-        horizon = batch.base_timestamp
-    kept = [record for record in iterate_records(batch, limit) if keep(record)]
-    if not kept:
-        return empty_batch(batch) if keep_empty else None
-    if len(kept) == batch.record_count and not sets_horizon:
-        return batch.to_bytes()
-    return _rebuild(batch, kept, batch.codec, None, horizon)

@@ -84,22 +84,6 @@ def compress(codec: i64, data: bytes, level: int | None = None) -> bytes:
     raise ValueError(f"compression codec {codec}: must be 0 to 4")
 
 
-def check_level(codec: i64, level: int) -> None:
-    """Raises ValueError unless Kafka's `compression.<codec>.level` allows the level."""
-    name = CODEC_NAMES[codec]
-    if codec == GZIP:
-        if level != GZIP_DEFAULT_LEVEL and not 1 <= level <= 9:
-            raise ValueError(f"compression.gzip.level is {level}: must be 1 to 9, or -1 for the default")
-    elif codec == LZ4:
-        if not 1 <= level <= 17:
-            raise ValueError(f"compression.lz4.level is {level}: must be 1 to 17")
-    elif codec == ZSTD:
-        if not -131072 <= level <= 22:
-            raise ValueError(f"compression.zstd.level is {level}: must be -131072 to 22")
-    else:
-        raise ValueError(f"compression codec {name} has no levels")
-
-
 def decompress(codec: i64, data: bytes, limit: i64) -> bytes:
     """What `data` expands to; RemoteError if that is more than `limit` bytes or if the data is damaged."""
     try:

@@ -34,6 +34,7 @@ from mainstem.core.log.compaction import Aborted, TransactionTracker, group_segm
 from mainstem.protocol.batch import BatchView
 from mainstem.protocol.errors import RemoteError
 from mainstem.storage import names
+from mainstem.storage.aborted import AbortedJob
 from mainstem.storage.batch_filter import CHANGED, DROPPED, BatchFilter, KeyMapper
 from mainstem.storage.cleaning_map import CleaningMap
 from mainstem.storage.errors import StorageError
@@ -45,7 +46,8 @@ from mainstem.storage.scan import BatchScan
 from mainstem.storage.segment import Segment
 from mainstem.storage.swapping import Swap
 from mainstem.storage.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
-from mainstem.storage.txn_index import AbortedTransaction
+from mainstem.storage.txn_index import BLOCK_ENTRIES, AbortedTransaction
+from mainstem.storage.txn_index import ENTRY_BYTES as TXN_ENTRY_BYTES
 
 STEP_BYTES: Final = 64 << 10
 STEP_RECORDS: Final = 256
@@ -56,6 +58,8 @@ _BATCH_RECORDS: Final = 3
 _OPENED_SHARE: Final = 8
 """Of the bytes a compressed batch expands to, one in so many counts: making them lets others run, copying does not."""
 
+_BLOCKS_A_STEP: Final = 4
+"""How many blocks of transaction indexes one step reads, or writes."""
 _SEGMENTS_A_TURN: Final = 4
 """How many segments' indexes one turn opens to look at them."""
 
@@ -141,6 +145,12 @@ class Cleaning:
         self._scan: BatchScan | None = None
         self._target: Segment | None = None
         self._to_sync: list[File] = []
+        self._lookup: AbortedJob | None = None
+        """Finds the aborted transactions of the segment that comes next."""
+        self._kept_aborted: list[Aborted] = []
+        """Those whose markers are in the new segment, to be written to its index from `_kept_at` on."""
+        self._kept_at: i64 = 0
+        self._kept_file: File | None = None
         self._swap: Swap | None = None
         self._buffers: list[bytes | memoryview] = []
         self._views: list[BatchView] = []
@@ -173,7 +183,8 @@ class Cleaning:
         """True where steps follow; False when it is over. StorageError where the disk failed, and with it the log."""
         if self._phase == _OVER:
             return False
-        self._unpin()
+        if self._lookup is None:
+            self._unpin()
         if self._log_failed() or self.log.is_closed or self.log.truncations != self._truncations:
             self.abort()
             return False
@@ -182,6 +193,8 @@ class Cleaning:
                 raise self._error
             if self.failure:
                 self._end()
+            elif self._lookup is not None:
+                self._turn_lookup()
             elif self._phase == _CHECKING:
                 self._turn_checking()
             elif self._phase == _MAPPING:
@@ -204,7 +217,6 @@ class Cleaning:
                 raise
             # An index or a header that cannot be: found while a segment was looked up.
             self.failure = str(damage)
-            self._unpin()
             self._end()
         return self._phase != _OVER
 
@@ -229,7 +241,10 @@ class Cleaning:
         self._end()
 
     def _end(self) -> None:
+        self._unpin()
         self._phase = _OVER
+        self._tracker = TransactionTracker()
+        self._kept_aborted = []
         self.stats.map_utilization = self._keys.utilization
         self._keys = CleaningMap(0, 0)
         self._mapper = KeyMapper(self._keys, 0)
@@ -247,8 +262,8 @@ class Cleaning:
             except OSError as error:
                 self.log.fail(error)
 
-    def _pin(self, ref: FileRef) -> File:
-        file = ref.pin()
+    def _pin(self, ref: FileRef, create: bool = False) -> File:
+        file = ref.pin(create)
         self._pins.append(ref)
         return file
 
@@ -257,6 +272,11 @@ class Cleaning:
             ref.unpin()
         self._pins = []
         self._scan = None
+        self._kept_file = None
+        lookup = self._lookup
+        self._lookup = None
+        if lookup is not None:
+            lookup.unpin()
 
     def _turn_checking(self) -> None:
         """Opens indexes, a few segments' at a time. One that is missing or wrong is built anew by who is told of it, in
@@ -282,8 +302,34 @@ class Cleaning:
             return
         # A segment's at a time: those of all at once could hold the loop up.
         upper: i64 = self._sources[self._at + 1].base_offset if self._at + 1 < len(self._sources) else self.end
-        self._tracker.add_aborted(self._aborted_in(max(segment.base_offset, self.first_dirty), upper))
-        start: i64 = segment.position_before(self.first_dirty) if segment.base_offset < self.first_dirty else 0
+        self._lookup = self.log.seek_aborted(max(segment.base_offset, self.first_dirty), upper)
+        if self._lookup is None:
+            self._begin_scan()
+
+    def _turn_lookup(self) -> None:
+        """One segment's index was looked through. Their markers may be in later segments."""
+        lookup = self._lookup
+        assert lookup is not None
+        asked = lookup.segment
+        assert asked is not None
+        if not self.log.holds([asked, self._sources[self._at]]):
+            self.abort()
+            return
+        if not self.log.seek_further(lookup):
+            self._lookup = None
+            self._begin_scan()
+
+    def _begin_scan(self) -> None:
+        """What is known of the segment's transactions, the tracker knows: its batches are next."""
+        segment = self._sources[self._at]
+        start: i64 = 0
+        if self._phase == _MAPPING and segment.base_offset < self.first_dirty:
+            start = segment.position_before(self.first_dirty)
+        if self._phase == _CLEANING:
+            target = self._target
+            assert target is not None
+            for ref in target.refs():
+                self._pin(ref)
         self._scan = BatchScan(self._pin(segment.log), start, segment.size, _CHUNK_BYTES)
 
     def _begin_planning(self) -> None:
@@ -346,19 +392,18 @@ class Cleaning:
         if not self.log.holds([segment]):
             self.abort()
             return
-        upper: i64 = self.log.upper_offset(segment)
-        self._tracker.add_aborted(self._aborted_in(segment.base_offset, upper))
-        target = self._target
-        assert target is not None
-        for ref in target.refs():
-            self._pin(ref)
-        self._scan = BatchScan(self._pin(segment.log), 0, segment.size, _CHUNK_BYTES)
+        self._lookup = self.log.seek_aborted(segment.base_offset, self.log.upper_offset(segment))
+        if self._lookup is None:
+            self._begin_scan()
 
     def _begin_syncing(self) -> None:
         target = self._target
         assert target is not None
-        for first, last, producer_id, stable in self._tracker.take_kept():
-            target.txn_index.append(AbortedTransaction(producer_id, first, last, stable))
+        self._kept_aborted = self._tracker.take_kept()
+        self._kept_at = 0
+        if self._kept_aborted:
+            target.txn_index.will_change()
+            self._kept_file = self._pin(target.txn_index.ref, create=True)
         target.become_inactive()
         self._to_sync = [self._pin(ref) for ref in target.refs()]
         self._phase = _SYNCING
@@ -388,10 +433,6 @@ class Cleaning:
         self._phase = _CLEANING
         self._begin_group()
 
-    def _aborted_in(self, first: i64, upper: i64) -> list[Aborted]:
-        found = self.log.aborted_transactions(first, upper)
-        return [(each.first_offset, each.last_offset, each.producer_id, each.last_stable_offset) for each in found]
-
     # -- anywhere ------------------------------------------------------------------------------------------------
 
     def step(
@@ -405,6 +446,9 @@ class Cleaning:
         Where files get other names, what must be durable first may be more than a little: hence `breathe`.
         """
         try:
+            lookup = self._lookup
+            if lookup is not None:
+                return self._step_lookup(lookup)
             if self._phase == _MAPPING:
                 return self._step_mapping(bytes_max, records_max)
             if self._phase == _CLEANING:
@@ -433,6 +477,18 @@ class Cleaning:
 
     def _path(self) -> str:
         return self._sources[self._at].log.path
+
+    def _step_lookup(self, lookup: AbortedJob) -> bool:
+        more = True
+        blocks: i64 = 0
+        while more and blocks < _BLOCKS_A_STEP:
+            more = lookup.run_block()
+            blocks += 1
+        found, lookup.found = lookup.found, []
+        self._tracker.add_aborted(
+            [(each.first_offset, each.last_offset, each.producer_id, each.last_stable_offset) for each in found]
+        )
+        return more
 
     def _step_mapping(self, bytes_max: i64, records_max: i64) -> bool:
         if not self._is_allocated:
@@ -468,6 +524,7 @@ class Cleaning:
         self.stats.bytes_mapped += batch.size
         if batch.is_control:
             self._tracker.is_spent_marker(batch)
+            self._tracker.take_kept()  # whether it stays is decided when the batches are written
             return 0
         if self._tracker.is_aborted_data(batch):
             return 0
@@ -561,6 +618,19 @@ class Cleaning:
         self._buffers = []
 
     def _step_syncing(self) -> bool:
+        file = self._kept_file
+        if file is not None:
+            following = self._kept_aborted[self._kept_at : self._kept_at + _BLOCKS_A_STEP * BLOCK_ENTRIES]
+            entries = [
+                AbortedTransaction(producer_id, first, last, stable).to_bytes()
+                for first, last, producer_id, stable in following
+            ]
+            file.write_at(self._kept_at * TXN_ENTRY_BYTES, [b"".join(entries)])
+            self._kept_at += len(following)
+            if self._kept_at == len(self._kept_aborted):
+                self._kept_file = None
+                self._kept_aborted = []
+            return True
         if self._to_sync:
             self._to_sync.pop().sync()
             return True

@@ -104,10 +104,6 @@ class DurableLog(ReadableLog):
                 end = first
         return max(end, self.log_start)
 
-    @property
-    def unflushed_records(self) -> i64:
-        return self.log_end - self.recovery_point
-
     def needs_flush(self, now_ms: i64) -> bool:
         """Whether `flush.messages` or `flush.ms` asks for one, or a rolled segment waits for its own."""
         if self._unflushed_roll:

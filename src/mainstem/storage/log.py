@@ -11,8 +11,8 @@ Rules:
   here (`flushing`, `reading`, `restructuring`).
 - Nothing is deleted past the high watermark (KAFKA-5634).
 
-Reading is `readable_log`'s, what is durable of it `durable_log`'s. Opening, and what happens after a crash, is
-`recovery`'s.
+Reading is `readable_log`'s, what is durable of it `durable_log`'s, and what changes its files for others
+`restructured_log`'s. Opening, and what happens after a crash, is `recovery`'s.
 """
 
 from collections.abc import Callable
@@ -30,18 +30,15 @@ from mainstem.core.log.verification import NO_GUARD, Verifications
 from mainstem.protocol.batch import NO_TIMESTAMP, BatchView
 from mainstem.protocol.control import EndMarker, parse_end_marker
 from mainstem.protocol.errors import ErrorCode, RemoteError
-from mainstem.protocol.varint import I64_MAX
 from mainstem.storage import names
 from mainstem.storage.duplicates import OlderSearch, begin_older_search, find_older_batches, may_be_older
-from mainstem.storage.durable_log import DurableLog
-from mainstem.storage.flushing import FlushJob, RemovalJob
 from mainstem.storage.open_files import OpenFiles
 from mainstem.storage.producer_store import ProducerStore
 from mainstem.storage.replay import replay_producers
-from mainstem.storage.restructuring import Restructuring, Retirement
+from mainstem.storage.restructured_log import RestructuredLog
+from mainstem.storage.restructuring import Retirement
 from mainstem.storage.retention import count_below, count_expired, count_over, untimed_oldest
 from mainstem.storage.segment import Segment
-from mainstem.storage.swapping import Swap
 from mainstem.storage.timestamps import LargestTimestampsJob
 from mainstem.storage.txn_index import AbortedTransaction
 
@@ -55,7 +52,7 @@ def no_jitter(bound: int) -> int:
     return 0
 
 
-class Log(DurableLog):
+class Log(RestructuredLog):
     """Made by `recovery.open_log`, with every part already consistent."""
 
     def __init__(
@@ -88,9 +85,7 @@ class Log(DurableLog):
         self.verifies_transactions = False
         """Whether the first batch of a transaction must bring the guard of `begin_verification`."""
         self.verifications = Verifications()
-        self._removals: list[RemovalJob] = []
         self._jitter = jitter
-        self._restructuring: Restructuring | None = None
         self._older_search: OlderSearch | None = None
         self.producers.states.on_high_watermark(self.high_watermark)
         self._update_first_unstable()
@@ -117,6 +112,7 @@ class Log(DurableLog):
         self._roll_ms: i64 = config.roll_ms
         self._flush_messages = config.flush_messages
         self._flush_ms = config.flush_ms
+        self._delete_delay_ms = config.file_delete_delay_ms
 
     def _check_order(self) -> None:
         assert self.log_start <= self.last_stable_offset <= self.high_watermark <= self.log_end, repr(self)
@@ -670,109 +666,6 @@ class Log(DurableLog):
         job.run()
         self.finish_restructuring(job)
         return job.count
-
-    # -- which segments there are --------------------------------------------------------------------------------
-
-    @property
-    def is_restructuring(self) -> bool:
-        """Whether files of this log get other names in a thread: then no second job may begin, nor a truncation."""
-        return self._restructuring is not None
-
-    def _begin_restructuring(self, job: Restructuring, gone: list[Segment]) -> None:
-        assert self._restructuring is None, f"{self!r} is being restructured"
-        self._restructuring = job
-        flush = self._flush
-        # A flush under way has taken them over and may not have come to them.
-        job.unsynced = self.producers.unsynced() if flush is None else flush.snapshots + self.producers.unsynced()
-        job.has_new_names = self._has_new_names or (flush is not None and flush.has_new_names)
-        for segment in gone:
-            segment.discard()
-        self._generation += 1
-
-    def finish_restructuring(self, job: Restructuring) -> None:
-        """Takes back a job that has run; raises StorageError if it failed."""
-        assert job is self._restructuring
-        self._restructuring = None
-        job.finish()
-        if self.is_closed:
-            return
-        if job.error is not None:
-            raise self.fail(job.error) from job.error
-        self._removals.append(job.removal)
-
-    def begin_flush(self, now_ms: i64, rolled_only: bool = False) -> FlushJob:
-        """A job that makes everything up to the log end durable, or everything before the active segment."""
-        job = super().begin_flush(now_ms, rolled_only)
-        beside = self._restructuring
-        if beside is not None:
-            beside.add_unsynced(job)
-        return job
-
-    def finish_flush(self, job: FlushJob) -> None:
-        """Takes back a job that has run and moves the recovery point; raises StorageError if it failed.
-
-        Or if another thread has synced the same folder meanwhile and failed, of which nobody was told yet: after a
-        failed sync the next one may succeed with nothing done.
-        """
-        beside = self._restructuring
-        if job.error is None and beside is not None:
-            job.error = beside.error
-        if job.error is None:
-            job.error = self.failed_beside
-        super().finish_flush(job)
-
-    # -- compaction ----------------------------------------------------------------------------------------------
-
-    def holds(self, segments: list[Segment]) -> bool:
-        """Whether all of them are still in this log, as they were when they were taken from it."""
-        for segment in segments:
-            at: i64 = self._segments.floor(segment.base_offset)
-            if at < 0 or self._segments.at(at) is not segment:
-                return False
-        return True
-
-    def upper_offset(self, segment: Segment) -> i64:
-        """The first offset that is not in a segment of this log."""
-        return self._segments.upper_offset(self._segments.floor(segment.base_offset), self.log_end)
-
-    def begin_swap(self, old: list[Segment], new: Segment, now_ms: i64) -> Swap:
-        """Puts `new`, which the cleaner made of `old` and synced, in their place; the job gives it their names.
-
-        Whoever reads the old files goes on reading them; they are removed by the jobs of `due_removals`.
-        """
-        self._check_alive()
-        assert self.holds(old), f"{old} are not all in {self!r}"
-        assert old[-1] is not self._active
-        snapshots = [
-            "" if segment.base_offset == new.base_offset else self.producers.forget(segment.base_offset)
-            for segment in old
-        ]
-        job = Swap(self._fs, self.directory, old, snapshots, self._removal_due_ms(now_ms), new)
-        job.pin(new)
-        segments = self._segments.all()
-        at: i64 = self._segments.floor(old[0].base_offset)
-        segments[at : at + len(old)] = [new]
-        self._segments.replace(segments)
-        self._begin_restructuring(job, old)
-        return job
-
-    def _removal_due_ms(self, now_ms: i64) -> i64:
-        """When the files of what goes now may be removed; a delay of hundreds of millions of years is for ever."""
-        delay_ms: i64 = self._config.file_delete_delay_ms
-        return I64_MAX if delay_ms > I64_MAX - now_ms else now_ms + delay_ms
-
-    def due_removals(self, now_ms: i64) -> list[RemovalJob]:
-        """The jobs whose time has come; they are the caller's to run, in a thread.
-
-        Where the clock was set back, none waits for longer than its delay from now on.
-        """
-        latest_ms = self._removal_due_ms(now_ms)
-        for job in self._removals:
-            job.due_ms = min(job.due_ms, latest_ms)
-        due = [job for job in self._removals if job.due_ms <= now_ms]
-        if due:
-            self._removals = [job for job in self._removals if job.due_ms > now_ms]
-        return due
 
     def expire_producers(self, now_ms: i64) -> list[int]:
         self.verifications.expire(now_ms, self.producers.expiration_ms)

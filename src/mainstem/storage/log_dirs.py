@@ -28,9 +28,9 @@ checkpoint files, and closes everything at a clean stop. Rules:
   and a partition created under the name of a deleted one first removes what the checkpoint files say about the old
   one.
 
-What blocks is a job (`Creation`, `Deletion`, `Collected.write`, `Removal.run`): made on the event loop, run in an
-executor; its OSError goes to `take_offline`. A job that is out of date when it runs does nothing. `create`, `delete`,
-`checkpoint` and `remove_deleted` do all of it in one go.
+What blocks is a job (`Creation`, `Deletion`, `CopyFolder`, `Collected.write`, `Removal.run`): made on the event loop,
+run in an executor; its OSError goes to `take_offline`. A job that is out of date when it runs does nothing. `create`,
+`delete`, `begin_move`, `checkpoint` and `remove_deleted` do all of it in one go.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,7 +44,6 @@ from mainstem.storage.checkpoint import (
     HIGH_WATERMARKS,
     LOG_STARTS,
     RECOVERY_POINTS,
-    MalformedFileError,
     TopicPartition,
 )
 from mainstem.storage.clean_shutdown import NO_BROKER_EPOCH
@@ -58,11 +57,9 @@ from mainstem.storage.partition_folder import (
     future_folder_name,
     stray_folder_name,
 )
-from mainstem.storage.partition_jobs import Creation, Deletion, NewPartition, was_used
-from mainstem.storage.partition_metadata import read_topic_id, write_topic_id
+from mainstem.storage.partition_jobs import COPY, CopyFolder, Creation, Deletion, NewPartition, was_used
+from mainstem.storage.partition_metadata import read_topic_id
 
-COPY: Final = "copy"
-"""A file of ours in the folder of a copy. Kafka takes no notice of it."""
 _CREATED_TOGETHER: Final = 128
 """How many partitions one job makes. Jobs run side by side: a file system syncs files that wait together in one go."""
 
@@ -187,8 +184,9 @@ class LogDirs(Generic[LogT]):
         self._loaded = False
         self.logs: dict[TopicPartition, LogT] = {}
         self.failed_logs: dict[TopicPartition, str] = {}
-        self._failed_points: dict[TopicPartition, int] = {}
         """Partitions that could not be opened or failed since, with the reason; their directory is online."""
+        self._failed_points: dict[TopicPartition, int] = {}
+        """The recovery points of those that failed since."""
         self.moves: dict[TopicPartition, Move[LogT]] = {}
         self.interrupted_moves: dict[TopicPartition, LogDirectory] = {}
         """Where partitions were being moved to when the last run ended."""
@@ -516,28 +514,34 @@ class LogDirs(Generic[LogT]):
 
         StorageError, whose path tells which, where that directory or the partition's own has failed.
         """
+        job = self.begin_copy(topic, partition, target)
+        job.run()
+        move = self.finish_copy(job)
+        assert move is not None, "nothing happened meanwhile"
+        return move
+
+    def begin_copy(self, topic: str, partition: int, target: LogDirectory) -> CopyFolder:
+        """A job that makes the folder for a copy; when it has run, `finish_copy` begins the move."""
         key = (topic, partition)
         assert key in self.logs, f"{folder_name(topic, partition)} is not open"
-        assert key not in self.moves, f"{folder_name(topic, partition)} is being moved"
         assert self._homes[key] is not target, f"{folder_name(topic, partition)} is in {target.path}"
         name = future_folder_name(topic, partition, self._rng)
         assert name is not None, f"{topic} is too long a name; ask can_move first"
+        source_folder = self._homes[key].partitions[key]
+        return CopyFolder(self._fs, key, target, f"{target.path}/{name}", source_folder, self.logs[key])
+
+    def finish_copy(self, job: CopyFolder) -> Move[LogT] | None:
+        """Opens the copy; None where the partition has gone meanwhile, or one of the directories has. StorageError."""
+        key, target = job.key, job.directory
+        assert key not in self.moves, f"{folder_name(*key)} is being moved"
+        if target.offline is not None or self.logs.get(key) is not job.source:
+            self._removals.append(Removal(self._fs, target, job.folder, 0))
+            return None
         try:
-            topic_id = self.topic_id(topic, partition)
+            log = self._open_log(LogPlace(job.folder, *key, 0, 0, 0, clean=True))
         except OSError as error:
-            cause = None if isinstance(error, MalformedFileError) else error
-            raise StorageError(self._homes[key].partitions[key], str(error), cause=cause) from error
-        folder = f"{target.path}/{name}"
-        try:
-            self._fs.make_directory(folder)
-            self._fs.open(f"{folder}/{COPY}", create=True).close()
-            if topic_id is not None:
-                write_topic_id(self._fs, folder, topic_id)
-            self._fs.sync_directory(target.path)
-            log = self._open_log(LogPlace(folder, topic, partition, 0, 0, 0, clean=True))
-        except OSError as error:
-            raise StorageError(folder, str(error), cause=error) from error
-        self.moves[key] = Move(target, folder, log)
+            raise StorageError(job.folder, str(error), cause=error) from error
+        self.moves[key] = Move(target, job.folder, log)
         return self.moves[key]
 
     def cancel_move(self, topic: str, partition: int) -> None:

@@ -9,13 +9,13 @@ from typing import Final
 from librt.strings import BytesWriter, read_i32_be, write_i32_be
 from mypy_extensions import i64
 
+from mainstem.core.log.compaction import RELATIVE_MAX
 from mainstem.storage.errors import StorageError
 from mainstem.storage.fs import File
 from mainstem.storage.index_file import BLOCK_ENTRIES, IndexFile, read_bytes
 from mainstem.storage.open_files import FileRef
 
 ENTRY_BYTES: Final = 8
-RELATIVE_MAX: Final = 0x7FFFFFFF
 
 
 class OffsetIndex(IndexFile):

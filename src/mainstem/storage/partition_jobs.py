@@ -9,13 +9,18 @@ is set aside as stray, and is made anew.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from mainstem.storage import names
-from mainstem.storage.checkpoint import TopicPartition
+from mainstem.storage.checkpoint import MalformedFileError, TopicPartition
+from mainstem.storage.errors import StorageError
 from mainstem.storage.fs import FileSystem
 from mainstem.storage.log_directory import LogDirectory
 from mainstem.storage.partition_folder import folder_name
-from mainstem.storage.partition_metadata import write_topic_id
+from mainstem.storage.partition_metadata import read_topic_id, write_topic_id
+
+COPY: Final = "copy"
+"""A file of ours in the folder of a copy. Kafka takes no notice of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +55,7 @@ class Creation:
         self.directory.drop_entries([new.key for new in self.partitions], self.number)
         for new in self.partitions:
             folder = self.folder(new)
-            self.fs.make_directory(folder)
-            for extension in (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX):
-                self.fs.open(f"{folder}/{names.offset_name(0, extension)}", create=True).close()
+            _make_folder(self.fs, folder)
             # Syncs the folder too.
             write_topic_id(self.fs, folder, new.topic_id)
         self.fs.sync_directory(self.directory.path)
@@ -71,6 +74,44 @@ class Deletion:
         for old, new in self.renames:
             self.fs.rename(old, new)
         self.fs.sync_directory(self.directory.path)
+
+
+@dataclass(frozen=True, slots=True)
+class CopyFolder:
+    """The folder that a partition is to be copied into, in another directory."""
+
+    fs: FileSystem
+    key: TopicPartition
+    directory: LogDirectory
+    folder: str
+    source_folder: str
+    source: object
+    """The log that is to be copied."""
+
+    def run(self) -> None:
+        """Blocks; StorageError, whose path tells which, where a directory has failed or the partition is damaged."""
+        try:
+            topic_id = read_topic_id(self.fs, self.source_folder)
+        except OSError as error:
+            cause = None if isinstance(error, MalformedFileError) else error
+            raise StorageError(self.source_folder, str(error), cause=cause) from error
+        try:
+            _make_folder(self.fs, self.folder)
+            self.fs.open(f"{self.folder}/{COPY}", create=True).close()
+            if topic_id is None:
+                self.fs.sync_directory(self.folder)
+            else:
+                write_topic_id(self.fs, self.folder, topic_id)
+            self.fs.sync_directory(self.directory.path)
+        except OSError as error:
+            raise StorageError(self.folder, str(error), cause=error) from error
+
+
+def _make_folder(fs: FileSystem, folder: str) -> None:
+    """With the empty files of the first segment, so that whoever opens the log has none to make."""
+    fs.make_directory(folder)
+    for extension in (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX):
+        fs.open(f"{folder}/{names.offset_name(0, extension)}", create=True).close()
 
 
 def was_used(fs: FileSystem, folder: str) -> bool:

@@ -238,7 +238,13 @@ class ReadableLog:
         return self._ask_aborted(job, at)
 
     def _ask_aborted(self, job: AbortedJob, at: i64) -> AbortedJob | list[AbortedTransaction]:
-        """Prepares the job for the first segment from the `at`th on that was ever told of one."""
+        if self._pin_aborted(job, at):
+            return job
+        job.found.sort(key=_first_offset)
+        return job.found
+
+    def _pin_aborted(self, job: AbortedJob, at: i64) -> bool:
+        """Prepares the job for the first segment from the `at`th on that was ever told of one; False: there is none."""
         if not job.is_over:
             while at < len(self._segments):
                 segment = self._segments.at(at)
@@ -247,10 +253,9 @@ class ReadableLog:
                         job.pin(segment)
                     except (OSError, StorageError) as error:
                         raise self.fail(error) from error
-                    return job
+                    return True
                 at += 1
-        job.found.sort(key=_first_offset)
-        return job.found
+        return False
 
     def finish_aborted(self, job: AbortedJob) -> AbortedJob | list[AbortedTransaction]:
         """Takes back a job that has run: what it found, or the job again where another segment must be asked."""
@@ -269,6 +274,20 @@ class ReadableLog:
             again = AbortedJob(job.first_offset, job.upper_offset, None, -1, self._generation)
             return self._ask_aborted(again, max(self._segments.floor(job.first_offset), 0))
         return self._ask_aborted(job, self._segments.floor(segment.base_offset) + 1)
+
+    def seek_aborted(self, first_offset: i64, upper_offset: i64) -> AbortedJob | None:
+        """A job that finds those that overlap `[first_offset, upper_offset)`, for whoever takes them out of it as they
+        are found, in any order; `seek_further` is next. None where there are none."""
+        job = AbortedJob(first_offset, upper_offset, None, -1, self._generation)
+        return job if self._pin_aborted(job, max(self._segments.floor(first_offset), 0)) else None
+
+    def seek_further(self, job: AbortedJob) -> bool:
+        """Takes back a job that has run; whether it has another segment to ask, which is prepared."""
+        job.unpin()
+        self._check_came_back(job.error)
+        segment = job.segment
+        assert segment is not None
+        return self._pin_aborted(job, self._segments.floor(segment.base_offset) + 1)
 
     def aborted_transactions(self, first_offset: i64, upper_offset: i64) -> list[AbortedTransaction]:
         """Those that overlap `[first_offset, upper_offset)`, by first offset, as clients need them. May block."""

@@ -10,12 +10,12 @@ Only a segment that takes no more batches is built anew; the active one is rolle
 from librt.strings import BytesWriter, write_i32_be, write_i64_be
 from mypy_extensions import i64
 
+from mainstem.core.log.compaction import RELATIVE_MAX
 from mainstem.protocol.batch import NO_TIMESTAMP
 from mainstem.storage.errors import StorageError
 from mainstem.storage.fs import File
 from mainstem.storage.index_file import IndexFile
 from mainstem.storage.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
-from mainstem.storage.offset_index import RELATIVE_MAX
 from mainstem.storage.scan import HeaderScan
 from mainstem.storage.segment import Segment
 from mainstem.storage.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES

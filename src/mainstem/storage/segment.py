@@ -17,12 +17,13 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from mainstem.core.log.compaction import RELATIVE_MAX
 from mainstem.protocol.batch import NO_TIMESTAMP, BatchView
 from mainstem.storage import names
 from mainstem.storage.errors import StorageError
 from mainstem.storage.flushing import FlushJob
 from mainstem.storage.fs import File
-from mainstem.storage.offset_index import RELATIVE_MAX, OffsetIndex
+from mainstem.storage.offset_index import OffsetIndex
 from mainstem.storage.open_files import FileRef, OpenFiles
 from mainstem.storage.scan import HeaderScan, find_batch
 from mainstem.storage.time_index import TimeIndex
@@ -285,7 +286,7 @@ class Segment:
         self.time_index.truncate_to(offset)
         self.txn_index.truncate_to(offset)
         if found is not None:
-            self._cut(found.position)
+            self.cut_data(found.position)
         if self.size == 0:
             self.created_ms = now_ms
             self._first_timestamp = NO_TIMESTAMP
@@ -325,10 +326,7 @@ class Segment:
                     ref.unpin()
 
     def cut_data(self, size: i64) -> None:
-        """Cuts the file only; recovery writes the indexes itself."""
-        self._cut(size)
-
-    def _cut(self, size: i64) -> None:
+        """Cuts the file only; the indexes are the caller's."""
         file = self.log.pin()
         try:
             self.log.version += 1

@@ -20,7 +20,7 @@ from mainstem.storage.open_files import FileRef
 ENTRY_BYTES: Final = 34
 VERSION: Final = 0
 _LAST_OFFSET_AT: Final = 18
-_BLOCK_ENTRIES: Final = 256
+BLOCK_ENTRIES: Final = 256
 
 
 class AbortedTransaction:
@@ -60,37 +60,38 @@ class TxnIndex:
     def append(self, aborted: AbortedTransaction) -> None:
         file = self.ref.pin(create=True)
         try:
-            self.exists = True
-            self.ref.version += 1
+            self.will_change()
             file.write_at(file.size(), [aborted.to_bytes()])
         finally:
             self.ref.unpin()
+
+    def will_change(self) -> None:
+        """For whoever writes to the file by himself."""
+        self.exists = True
+        self.ref.version += 1
 
     def entries(self) -> list[AbortedTransaction]:
         found: list[AbortedTransaction] = []
         if self.exists:
             file = self.ref.pin()
             try:
-                self._scan(file, 0, file.size(), -1, -1, found, False)
+                size: i64 = file.size()
+                position: i64 = 0
+                while position < size:
+                    position = self.collect_from(file, position, size, -1, -1, found, False)
             finally:
                 self.ref.unpin()
         return found
 
-    def collect_from(
-        self, file: File, size: i64, first_offset: i64, upper_offset: i64, found: list[AbortedTransaction], cached: bool
-    ) -> bool:
-        """Adds those that overlap `[first_offset, upper_offset)`; True when later segments have no more of them.
-
-        By the file alone, which the caller has pinned; `cached` raises WouldBlock where the disk would be read.
-        """
-        start: i64 = self._before(file, size // ENTRY_BYTES, first_offset, cached) * ENTRY_BYTES
-        return self._scan(file, start, size, first_offset, upper_offset, found, cached)
+    def position_before(self, file: File, size: i64, first_offset: i64, cached: bool) -> i64:
+        """Where to begin to look for those that end at or past `first_offset`."""
+        return self._before(file, size // ENTRY_BYTES, first_offset, cached) * ENTRY_BYTES
 
     def _before(self, file: File, entries: i64, offset: i64, cached: bool) -> i64:
         """A slot, at most a block away, before which every marker is below `offset`."""
         low: i64 = 0
         high: i64 = entries
-        while high - low > _BLOCK_ENTRIES:
+        while high - low > BLOCK_ENTRIES:
             middle: i64 = (low + high) // 2
             last_offset: i64 = read_i64_be(read_bytes(file, middle * ENTRY_BYTES + _LAST_OFFSET_AT, 8, cached), 0)
             if last_offset < offset:
@@ -124,7 +125,7 @@ class TxnIndex:
             self._fs.remove(self.ref.path)
             self.exists = False
 
-    def _scan(
+    def collect_from(
         self,
         file: File,
         position: i64,
@@ -133,32 +134,35 @@ class TxnIndex:
         upper_offset: i64,
         found: list[AbortedTransaction],
         cached: bool,
-    ) -> bool:
+    ) -> i64:
+        """Adds those of one block that overlap `[first_offset, upper_offset)`, or all where the end is negative.
+
+        Where the next block begins: `size` when there are no more, and -1 when later segments have no more of them
+        either. By the file alone, which the caller has pinned; `cached` raises WouldBlock where the disk would be read.
+        """
         if size % ENTRY_BYTES != 0:
             raise StorageError(self.ref.path, f"{size} bytes are no whole number of entries")
-        while position < size:
-            block = read_bytes(file, position, min(_BLOCK_ENTRIES * ENTRY_BYTES, size - position), cached)
-            at: i64 = 0
-            while at + ENTRY_BYTES <= len(block):
-                if i64(read_i16_be(block, at)) != VERSION:
-                    raise StorageError(self.ref.path, "unknown entry version", position + at)
-                aborted = AbortedTransaction(
-                    read_i64_be(block, at + 2),
-                    read_i64_be(block, at + 10),
-                    read_i64_be(block, at + 18),
-                    read_i64_be(block, at + 26),
+        block = read_bytes(file, position, min(BLOCK_ENTRIES * ENTRY_BYTES, size - position), cached)
+        at: i64 = 0
+        while at + ENTRY_BYTES <= len(block):
+            if i64(read_i16_be(block, at)) != VERSION:
+                raise StorageError(self.ref.path, "unknown entry version", position + at)
+            aborted = AbortedTransaction(
+                read_i64_be(block, at + 2),
+                read_i64_be(block, at + 10),
+                read_i64_be(block, at + 18),
+                read_i64_be(block, at + 26),
+            )
+            if aborted.last_offset < self.base_offset or aborted.first_offset > aborted.last_offset:
+                raise StorageError(
+                    self.ref.path, f"{aborted!r} cannot be in the segment at {self.base_offset}", position + at
                 )
-                if aborted.last_offset < self.base_offset or aborted.first_offset > aborted.last_offset:
-                    raise StorageError(
-                        self.ref.path, f"{aborted!r} cannot be in the segment at {self.base_offset}", position + at
-                    )
-                if upper_offset < 0:
+            if upper_offset < 0:
+                found.append(aborted)
+            else:
+                if aborted.last_offset >= first_offset and aborted.first_offset < upper_offset:
                     found.append(aborted)
-                else:
-                    if aborted.last_offset >= first_offset and aborted.first_offset < upper_offset:
-                        found.append(aborted)
-                    if aborted.last_stable_offset >= upper_offset:
-                        return True
-                at += ENTRY_BYTES
-            position += len(block)
-        return False
+                if aborted.last_stable_offset >= upper_offset:
+                    return -1
+            at += ENTRY_BYTES
+        return position + at

@@ -512,7 +512,7 @@ def test_cordoned_directories_are_told() -> None:
     run(story)
 
 
-def alter(broker: FakeBroker, path: str, *topics: tuple[str, list[int]]) -> dict[str, list[tuple[int, int]]]:
+async def alter(broker: FakeBroker, path: str, *topics: tuple[str, list[int]]) -> dict[str, list[tuple[int, int]]]:
     request = m34.AlterReplicaLogDirsRequest(
         dirs=[
             m34.AlterReplicaLogDir(
@@ -520,7 +520,7 @@ def alter(broker: FakeBroker, path: str, *topics: tuple[str, list[int]]) -> dict
             )
         ]
     )
-    answer = k34_alter_replica_log_dirs.handle(broker.as_broker, context(34, 2), request)
+    answer = await k34_alter_replica_log_dirs.handle(broker.as_broker, context(34, 2), request)
     return {
         one.topic_name: [(each.partition_index, each.error_code) for each in one.partitions] for one in answer.results
     }
@@ -529,17 +529,17 @@ def alter(broker: FakeBroker, path: str, *topics: tuple[str, list[int]]) -> dict
 def test_which_moves_are_refused() -> None:
     async def story(broker: FakeBroker) -> None:
         await broker.create_topic("t")
-        assert alter(broker, "/nope", ("t", [0]), ("nope", [0])) == {
+        assert await alter(broker, "/nope", ("t", [0]), ("nope", [0])) == {
             "t": [(0, ErrorCode.LOG_DIR_NOT_FOUND)],
             "nope": [(0, ErrorCode.LOG_DIR_NOT_FOUND)],
         }
-        assert alter(broker, "/d1/", ("t", [0])) == {"t": [(0, ErrorCode.LOG_DIR_NOT_FOUND)]}
+        assert await alter(broker, "/d1/", ("t", [0])) == {"t": [(0, ErrorCode.LOG_DIR_NOT_FOUND)]}
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert alter(broker, "/d1", ("t", [9]), ("nope", [0])) == {"t": [(9, unknown)], "nope": [(0, unknown)]}
-        assert alter(broker, "/d1", ("t", [])) == {}
-        assert alter(broker, "/d1", ("x" * 230, [0])) == {"x" * 230: [(0, ErrorCode.INVALID_TOPIC_EXCEPTION)]}
+        assert await alter(broker, "/d1", ("t", [9]), ("nope", [0])) == {"t": [(9, unknown)], "nope": [(0, unknown)]}
+        assert await alter(broker, "/d1", ("t", [])) == {}
+        assert await alter(broker, "/d1", ("x" * 230, [0])) == {"x" * 230: [(0, ErrorCode.INVALID_TOPIC_EXCEPTION)]}
         await broker.replay(ConfigRecord(resource_type=4, resource_name="1", name="cordoned.log.dirs", value="*"))
-        assert alter(broker, "/d1", ("t", [0])) == {"t": [(0, ErrorCode.INVALID_REPLICA_ASSIGNMENT)]}
+        assert await alter(broker, "/d1", ("t", [0])) == {"t": [(0, ErrorCode.INVALID_REPLICA_ASSIGNMENT)]}
 
     run(story)
 
@@ -552,9 +552,9 @@ def test_a_partition_moves_while_it_is_served() -> None:
         home = broker.partitions.dirs.directory_of("t", 0)
         assert home is not None
         target = "/d2" if home.path == "/d1" else "/d1"
-        assert alter(broker, home.path, ("t", [0])) == {"t": [(0, 0)]}
+        assert await alter(broker, home.path, ("t", [0])) == {"t": [(0, 0)]}
         assert not broker.partitions.dirs.moves
-        assert alter(broker, target, ("t", [0])) == {"t": [(0, 0)]}
+        assert await alter(broker, target, ("t", [0])) == {"t": [(0, 0)]}
         assert directories(broker)[target] == [("t", 0, 0, 1, True)]
         for number in range(1, 200):
             broker.produce("t", 0, batch(b"y" * 50, producer_id=7, epoch=0, sequence=number))
@@ -583,14 +583,14 @@ def test_a_move_to_a_third_place_takes_over_and_a_deleted_topic_ends_it() -> Non
         home = broker.partitions.dirs.directory_of("t", 0)
         assert home is not None
         target = "/d2" if home.path == "/d1" else "/d1"
-        alter(broker, target, ("t", [0]))
-        assert alter(broker, home.path, ("t", [0])) == {"t": [(0, 0)]}
+        await alter(broker, target, ("t", [0]))
+        assert await alter(broker, home.path, ("t", [0])) == {"t": [(0, 0)]}
         assert not broker.partitions.dirs.moves
-        alter(broker, target, ("t", [0]))
+        await alter(broker, target, ("t", [0]))
         broker.partitions.dirs.cancel_move("t", 0)
         await asyncio.sleep(0.01)
         assert broker.partitions.dirs.directory_of("t", 0) is home
-        alter(broker, target, ("t", [0]))
+        await alter(broker, target, ("t", [0]))
         await broker.log_moves.stop()
         assert broker.partitions.dirs.directory_of("t", 0) is home
 

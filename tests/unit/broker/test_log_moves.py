@@ -6,11 +6,18 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from mainstem.broker.apis import k34_alter_replica_log_dirs
 from mainstem.protocol.errors import ErrorCode, RemoteError
+from mainstem.protocol.messages.k34_alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from mainstem.protocol.messages.metadata_records import RemoveTopicRecord
 from mainstem.storage.log_directory import LogDirectory
 from tests.support.logs import NOW_MS, batch
 
-from .fake_broker import FakeBroker, run
+from .fake_broker import FakeBroker, context, run
 
 
 def elsewhere(broker: FakeBroker) -> LogDirectory:
@@ -34,9 +41,12 @@ def test_a_move_goes_on_where_retention_took_what_it_was_looking_for() -> None:
         broker.loop.set_default_executor(ThreadPoolExecutor(1))
         await partition.settle()
         held = threading.Event()
-        blocked = broker.loop.run_in_executor(None, held.wait, 10)
         target = elsewhere(broker)
-        broker.log_moves.begin(partition, target)
+        begun = broker.loop.create_task(broker.log_moves.begin(partition, target))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # the thread has been asked to make a folder for the copy
+        blocked = broker.loop.run_in_executor(None, held.wait, 10)
+        await begun
         await asyncio.sleep(0)  # it waits for the thread, to look for the first batch
         assert partition.log.delete_old_segments(NOW_MS) > 0
         held.set()
@@ -58,11 +68,11 @@ def test_a_move_that_cannot_go_on_is_given_up_and_can_be_asked_for_again() -> No
         whole = broker.fs.open(segment.log.path)
         last = whole.read_at(segment.size - 1, 1)
         whole.write_at(segment.size - 1, [bytes([last[0] ^ 1])])  # a batch that no copy takes
-        broker.log_moves.begin(partition, target)
+        await broker.log_moves.begin(partition, target)
         await moved(broker)
         assert broker.partitions.dirs.directory_of("t", 0) is source
         whole.write_at(segment.size - 1, [last])
-        broker.log_moves.begin(partition, target)
+        await broker.log_moves.begin(partition, target)
         await moved(broker)
         assert broker.partitions.dirs.directory_of("t", 0) is target
 
@@ -78,7 +88,7 @@ def test_a_partition_moves_though_batches_come_all_the_time(flush_messages: str)
         await broker.create_topic("t", flush_messages=flush_messages)
         partition = broker.produce("t", 0, batch(b"first"))
         target = elsewhere(broker)
-        broker.log_moves.begin(partition, target)
+        await broker.log_moves.begin(partition, target)
         committed: list[tuple[int, ErrorCode]] = []
         count = 1
         while broker.partitions.dirs.moves:
@@ -103,7 +113,7 @@ def test_a_partition_moves_only_when_the_metadata_names_one_of_the_two_directori
         partition = broker.produce("t", 0, batch(b"value"))
         source, target = broker.partitions.dirs.directory_of("t", 0), elsewhere(broker)
         assert source is not None
-        broker.log_moves.begin(partition, target)
+        await broker.log_moves.begin(partition, target)
         copy = broker.partitions.dirs.moves["t", 0].log
         while copy.recovery_point < 1:
             await asyncio.sleep(0.001)
@@ -115,5 +125,156 @@ def test_a_partition_moves_only_when_the_metadata_names_one_of_the_two_directori
         broker.name_directory(topic_id, 0, source.directory_id)
         await moved(broker)
         assert broker.partitions.dirs.directory_of("t", 0) is target
+
+    run(story)
+
+
+def test_moves_of_many_partitions_leave_the_loop_to_others_between_two_of_them() -> None:
+    """One request may name thousands: each costs a few fsyncs, and nobody waits for those of two in a row."""
+
+    class Turns:
+        """The partitions for which the disk was waited for on the loop's own thread, since the loop last turned."""
+
+        def __init__(self, broker: FakeBroker) -> None:
+            self._loop_thread = threading.get_ident()
+            self._broker = broker
+            self._now: set[str] = set()
+            self.most: set[str] = set()
+            broker.fs.on_operation = self._operation
+
+        def _operation(self, operation: str, path: str, position: int, size: int) -> None:
+            place = path.split("/")[2] if path.count("/") > 1 else ""
+            waits = operation in ("sync", "sync_directory", "rename")
+            if waits and threading.get_ident() == self._loop_thread and place.startswith("t-"):
+                self._now.add(place.split(".")[0])
+                self.most = max(self.most, self._now, key=len)
+
+        def turn(self) -> None:
+            self._now = set()
+            self._broker.loop.call_soon(self.turn)
+
+    async def story(broker: FakeBroker) -> None:
+        broker.controller.answer = broker.assign
+        await broker.create_topic("t", 8)
+        for index in range(8):
+            await broker.produce("t", index, batch(b"value")).settle()
+        wanted: dict[str, list[int]] = {}
+        for index in range(8):
+            home = broker.partitions.dirs.directory_of("t", index)
+            wanted.setdefault("/d2" if home is not None and home.path == "/d1" else "/d1", []).append(index)
+        request = AlterReplicaLogDirsRequest(
+            dirs=[
+                AlterReplicaLogDir(path=path, topics=[AlterReplicaLogDirTopic(name="t", partitions=indexes)])
+                for path, indexes in wanted.items()
+            ]
+        )
+        turns = Turns(broker)
+        turns.turn()
+        answer = await k34_alter_replica_log_dirs.handle(broker.as_broker, context(34, 2), request)
+        assert [each.error_code for topic in answer.results for each in topic.partitions] == [0] * 8
+        await moved(broker)
+        assert len(turns.most) == 1, turns.most
+        for path, indexes in wanted.items():
+            for index in indexes:
+                home = broker.partitions.dirs.directory_of("t", index)
+                assert home is not None
+                assert home.path == path
+
+    run(story)
+
+
+@pytest.mark.parametrize(("given", "expected"), [({}, 2), ({"num_replica_alter_log_dirs_threads": "1"}, 1)])
+def test_no_more_partitions_are_copied_at_once_than_the_setting_says(given: dict[str, str], expected: int) -> None:
+    async def story(broker: FakeBroker) -> None:
+        broker.controller.answer = broker.assign
+        broker.log_moves.piece_bytes = 1
+        await broker.create_topic("t", 6)
+        dirs = broker.partitions.dirs
+        for index in range(6):
+            for _ in range(4):
+                partition = broker.produce("t", index, batch(b"value"))
+            home = dirs.directory_of("t", index)
+            await broker.log_moves.begin(partition, next(each for each in dirs.directories if each is not home))
+        under_way = 0
+        while dirs.moves:
+            under_way = max(under_way, sum(1 for move in dirs.moves.values() if 0 < move.log.log_end < 4))
+            await asyncio.sleep(0)
+        assert 0 < under_way <= expected
+
+    run(story, **given)
+
+
+def test_a_partition_deleted_while_the_folder_of_its_copy_is_made_is_told_and_leaves_nothing() -> None:
+    async def story(broker: FakeBroker) -> None:
+        broker.controller.answer = broker.assign
+        topic_id = await broker.create_topic("t")
+        partition = broker.produce("t", 0, batch(b"value"))
+        await partition.settle()
+        broker.loop.set_default_executor(ThreadPoolExecutor(1))
+        held = threading.Event()
+        blocked = broker.loop.run_in_executor(None, held.wait, 10)
+        begun = broker.loop.create_task(broker.log_moves.begin(partition, elsewhere(broker)))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        deleted = broker.loop.create_task(broker.replay(RemoveTopicRecord(topic_id=topic_id)))
+        await asyncio.sleep(0)
+        held.set()
+        await blocked
+        await deleted
+        with pytest.raises(RemoteError) as caught:
+            await begun
+        assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        dirs = broker.partitions.dirs
+        assert not dirs.moves
+        dirs.remove_deleted(NOW_MS)
+        assert not [name for path in ("/d1", "/d2") for name in broker.fs.list_directory(path) if "-future" in name]
+
+    run(story)
+
+
+def test_a_stop_while_the_folder_of_a_copy_is_made_waits_for_it() -> None:
+    """Nothing is made in a directory that was closed."""
+
+    async def story(broker: FakeBroker) -> None:
+        broker.controller.answer = broker.assign
+        await broker.create_topic("t")
+        partition = broker.produce("t", 0, batch(b"value"))
+        await partition.settle()
+        broker.loop.set_default_executor(ThreadPoolExecutor(1))
+        held = threading.Event()
+        blocked = broker.loop.run_in_executor(None, held.wait, 10)
+        asking = broker.loop.create_task(broker.log_moves.begin(partition, elsewhere(broker)))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        asking.cancel()
+        stopped = broker.loop.create_task(broker.log_moves.stop())
+        await asyncio.sleep(0)
+        assert not stopped.done()
+        held.set()
+        await blocked
+        await stopped
+        folders = [name for path in ("/d1", "/d2") for name in broker.fs.list_directory(path) if "-future" in name]
+        assert len(folders) == 1, "the next start begins it anew"
+
+    run(story)
+
+
+@pytest.mark.parametrize("is_asked", [False, True])
+def test_an_interrupted_move_is_begun_anew_unless_somebody_asked_for_another_since(is_asked: bool) -> None:
+    async def story(broker: FakeBroker) -> None:
+        broker.controller.answer = broker.assign
+        await broker.create_topic("t")
+        partition = broker.produce("t", 0, batch(b"value"))
+        dirs = broker.partitions.dirs
+        source, target = dirs.directory_of("t", 0), elsewhere(broker)
+        assert source is not None
+        dirs.interrupted_moves["t", 0] = target
+        broker.log_moves.resume()
+        if is_asked:
+            await broker.log_moves.begin(partition, source)
+        while dirs.interrupted_moves:
+            await asyncio.sleep(0.001)
+        await moved(broker)
+        assert dirs.directory_of("t", 0) is (source if is_asked else target)
 
     run(story)

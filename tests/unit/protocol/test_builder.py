@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainstem.protocol.batch import HEADER_BYTES, BatchView
-from mainstem.protocol.builder import BatchBuilder, empty_batch, encode_header, recompress, retain, rewrite_header
+from mainstem.protocol.builder import BatchBuilder, empty_batch, encode_header, recompress, rewrite_header
 from mainstem.protocol.compression import GZIP
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.records import Record, iterate_records
+from tests.support.cleaned import retain
 from tests.support.kafka import Kafka, kafka
 
 __all__ = ["kafka"]
@@ -184,9 +185,16 @@ def test_offsets_that_do_not_go_up_are_the_batchs_fault() -> None:
     with pytest.raises(RemoteError) as caught:
         recompress(batch, 4)
     assert caught.value.code == ErrorCode.INVALID_RECORD
-    with pytest.raises(RemoteError) as caught:
-        retain(batch, lambda record: True, delete_horizon=1)
-    assert caught.value.code == ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("codec", [0, 3])
+def test_recompression_makes_no_delete_horizon_of_what_a_producer_put_there(codec: int) -> None:
+    """As in Kafka. The cleaner would take it for one, and a tombstone would go before its time."""
+    data = bytearray(produced())
+    data[22] |= 0x40
+    batch = BatchView(recompress(BatchView(bytes(data), 0), codec), 0)
+    assert not batch.has_delete_horizon
+    assert batch.to_bytes() == recompress(BatchView(produced(), 0), codec)
 
 
 def test_recompression_drops_attributes_that_nobody_knows() -> None:

@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainstem.protocol.batch import BatchView, iterate_batches
-from mainstem.protocol.builder import BatchBuilder, recompress, retain
+from mainstem.protocol.builder import BatchBuilder, recompress
 from mainstem.protocol.columns import FIELDS, decode_columns, encode_columns
 from mainstem.protocol.control import EndMarker, build_end_marker
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.records import Record, iterate_records, walk_records
+from tests.support.cleaned import retain
 from tests.unit.protocol.test_builder import GOLDEN
 from tests.unit.protocol.test_records import MALFORMED, batch_of
 

@@ -19,7 +19,6 @@ from mainstem.protocol.compression import (
     NONE,
     SNAPPY,
     ZSTD,
-    check_level,
     compress,
     decompress,
 )
@@ -60,7 +59,6 @@ def test_any_bytes_come_back(data: bytes, codec: int) -> None:
 def test_every_level_that_kafka_allows_works(codec: int, levels: list[int]) -> None:
     data = sample(50_000)
     for level in levels:
-        check_level(codec, level)
         assert decompress(codec, compress(codec, data, level), len(data)) == data
     assert len(compress(codec, data, levels[-1])) <= len(compress(codec, data, levels[0]))
 
@@ -72,15 +70,6 @@ def test_a_higher_level_packs_closer(codec: int, low: int, high: int) -> None:
     assert len(compress(codec, text, high)) < 0.95 * len(compress(codec, text, low))
     for level in (low, high):
         assert decompress(codec, compress(codec, text, level), len(text)) == text
-
-
-@pytest.mark.parametrize(
-    ("codec", "level"),
-    [(GZIP, 0), (GZIP, 10), (LZ4, 0), (LZ4, 18), (ZSTD, 23), (ZSTD, -131073), (SNAPPY, 1), (NONE, 1)],
-)
-def test_other_levels_are_refused_in_one_sentence(codec: int, level: int) -> None:
-    with pytest.raises(ValueError, match="level"):
-        check_level(codec, level)
 
 
 def test_lz4_is_written_as_java_can_read_it() -> None:

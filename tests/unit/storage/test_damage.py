@@ -308,3 +308,30 @@ def test_a_reader_that_began_before_an_index_was_built_anew_does_not_have_it_bui
         assert not isinstance(found, ReadJob)
         found.release()
         assert reindex(log) == (1 if number == 0 else 0)
+
+
+def test_retention_knows_the_newest_record_of_a_segment_whose_indexes_were_built_anew_by_the_run_before() -> None:
+    """The last entry of the time index is all that a start reads of it: without it a segment goes before its time."""
+    disk = new_disk()
+    settings = config(retention_ms=1000, segment_bytes=100_000, index_interval_bytes=100)
+    log = open_in(disk, settings)
+    for number in range(3):
+        append(log, batch(b"x" * 150, timestamp=NOW_MS - 5000 + number))
+    append(log, batch(b"y", timestamp=NOW_MS - 4000))
+    append(log, batch(b"newest", timestamp=NOW_MS))
+    log.roll(NOW_MS)
+    for _ in range(3):
+        append(log, batch(b"z"))
+        log.roll(NOW_MS)
+    log.flush(NOW_MS)
+    end = log.log_end
+    index = disk.open(INDEX)
+    index.truncate(0)
+    index.write_at(0, [b"\xff" * 16])
+    index.sync()
+    log = open_in(disk, settings, recovery_point=end)
+    assert not log.has_sound_indexes(log.segments[0])
+    assert reindex(log) == 1
+    log = open_in(disk, settings, recovery_point=end)
+    assert log.delete_old_segments(NOW_MS + 10) == 0
+    assert log.delete_old_segments(NOW_MS + 1001) > 0

@@ -370,3 +370,28 @@ def test_the_batches_of_a_producer_that_was_silent_for_long_before_its_last_one_
     disk.kill()
     again = open_in(disk, recovery_point=1, now_ms=NOW_MS + 90_000_000)
     assert append(again, first).is_duplicate
+
+
+def test_where_very_many_transactions_were_aborted_since_they_are_looked_through_in_a_thread() -> None:
+    """Whoever reads behind one that was open for long is asked about all that ended meanwhile."""
+    log = open_in(new_disk(), config(segment_bytes=1 << 20))
+    old, others = Writer(log, 1), Writer(log, 2)
+    old.send()
+    for _ in range(5000):
+        others.send()
+        others.end(False)
+    old.end(False)
+    found = log.read(0, 100, log.last_stable_offset)
+    step = log.begin_aborted(found, log.last_stable_offset)
+    threads = 0
+    while isinstance(step, AbortedJob):
+        if not step.try_run():
+            step.run()
+            threads += 1
+        step = log.finish_aborted(step)
+    found.release()
+    assert threads == 1
+    assert (step[0].producer_id, step[0].first_offset, step[0].last_offset) == (1, 0, log.log_end - 1)
+    listed = [each.first_offset for each in step]
+    assert listed == sorted(set(listed)), "nothing is told twice"
+    assert listed == [each.first_offset for each in log.aborted_transactions_in(found, log.last_stable_offset)]

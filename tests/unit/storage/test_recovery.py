@@ -9,7 +9,7 @@ from mainstem.sim.changes import every_survival
 from mainstem.sim.disk import SimDisk
 from mainstem.storage.errors import StorageError
 from mainstem.storage.fs import FileSystem
-from tests.support.compaction import CompactedLog, table_of
+from tests.support.compaction import PARTITION, CompactedLog, records_of, table_of
 from tests.support.logs import (
     DIRECTORY,
     NOW_MS,
@@ -575,3 +575,30 @@ def test_a_roll_hides_nothing_from_the_next_recovery_that_the_last_one_wrote_ane
         assert [each.first_offset for each in again.aborted_transactions(0, 2)] == [0]
         rolled += len(again.segments) == 2
     assert rolled > 0
+
+
+def test_a_swap_that_was_cut_short_takes_the_place_of_a_last_segment_of_one_record_too() -> None:
+    """The last of those that became one begins, and ends, at the last offset of the new one."""
+    made = CompactedLog()
+    made.put((b"a", b"1"))
+    made.put((b"a", b"2"))
+    made.roll()
+    made.put((b"b", b"3"))
+    made.roll()
+    made.put((b"c", b"4"))
+    made.log.flush(NOW_MS)
+    candidate = made.cleaner.choose({PARTITION: made.log}, NOW_MS)
+    assert candidate is not None
+    cleaning = made.cleaner.begin(candidate, NOW_MS)
+    while cleaning.turn(NOW_MS) and not cleaning.is_swapping:
+        while cleaning.step():
+            pass
+    for each in list(made.disk.list_directory(DIRECTORY)):
+        if each.endswith(".cleaned"):
+            made.disk.rename(f"{DIRECTORY}/{each}", f"{DIRECTORY}/{each.removesuffix('.cleaned')}.swap")
+    expected = [(record.offset, record.key, record.value) for record in made.records()]
+    log = open_in(made.disk, made.config, recovery_point=made.log.log_end)
+    assert [segment.base_offset for segment in log.segments] == [0, 3]
+    found = [(record.offset, record.key, record.value) for record in records_of(log)]
+    assert found == [each for each in expected if each[0] != 0]
+    assert len({each[0] for each in found}) == len(found)

@@ -23,7 +23,7 @@ MIN_VERSION = 1
 MAX_VERSION = 2
 
 
-def handle(
+async def handle(
     broker: "Broker", context: RequestContext, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
     wanted: dict[str, dict[int, str]] = {}
@@ -37,7 +37,7 @@ def handle(
                 topic_name=name,
                 partitions=[
                     AlterReplicaLogDirPartitionResult(
-                        partition_index=index, error_code=_alter(broker, name, index, path)
+                        partition_index=index, error_code=await _alter(broker, name, index, path)
                     )
                     for index, path in paths.items()
                 ],
@@ -47,7 +47,7 @@ def handle(
     )
 
 
-def _alter(broker: "Broker", topic: str, index: int, path: str) -> ErrorCode:
+async def _alter(broker: "Broker", topic: str, index: int, path: str) -> ErrorCode:
     dirs = broker.partitions.dirs
     if not dirs.can_move(topic, index):
         return ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -61,7 +61,7 @@ def _alter(broker: "Broker", topic: str, index: int, path: str) -> ErrorCode:
     if path in dirs.cordoned:
         return ErrorCode.INVALID_REPLICA_ASSIGNMENT
     try:
-        broker.log_moves.begin(broker.partitions.find(topic, index), target)
+        await broker.log_moves.begin(broker.partitions.find(topic, index), target)
     except RemoteError as error:
         return error.code
     return ErrorCode.NONE

@@ -300,14 +300,6 @@ class LogConfig:
         """A compacted log rolls early enough that nothing stays uncompacted for longer than it may."""
         return min(self.max_compaction_lag_ms, self.segment_ms) if self.compact else self.segment_ms
 
-    @property
-    def effective_local_retention_ms(self) -> int:
-        return self.retention_ms if self.local_retention_ms == -2 else self.local_retention_ms
-
-    @property
-    def effective_local_retention_bytes(self) -> int:
-        return self.retention_bytes if self.local_retention_bytes == -2 else self.local_retention_bytes
-
     def value(self, name: str) -> Value:
         """The value of a topic config by Kafka's name."""
         found: Value = getattr(self, TOPIC_CONFIGS[name].name.replace(".", "_"))

@@ -438,15 +438,6 @@ class ProducerStates:
     def forget(self, producer_id: i64) -> None:
         del self._producers[producer_id]
 
-    def oldest_open_timestamp(self) -> i64:
-        """The last timestamp of the longest silent producer with an open transaction, or -1 (hanging transactions)."""
-        oldest: i64 = NO_TIMESTAMP
-        for producer_id in self._open.values():
-            timestamp: i64 = self._producers[producer_id].last_timestamp
-            if oldest < 0 or timestamp < oldest:
-                oldest = timestamp
-        return oldest
-
     # -- snapshots -----------------------------------------------------------------------------------------------
 
     def restore(self, producer: Producer) -> None:

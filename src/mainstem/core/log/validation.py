@@ -38,6 +38,7 @@ PRODUCED_BYTES_MAX: Final = 32 << 20
 
 _OPENED_AT_ONCE_MAX: Final = 256 << 10
 _PACKED_AT_ONCE_MAX: Final = 16 << 10
+_WALKED_AT_ONCE_MAX: Final = 4 << 20
 
 
 class BatchRules:
@@ -98,11 +99,13 @@ class ValidBatch:
 
 
 def takes_long(buffer: bytes, start: i64, end: i64, rules: BatchRules, now_ms: i64) -> bool:
-    """Whether `validate` should be left to a thread: it would have to open or to pack much. Looks at headers only."""
+    """Whether `validate` should be left to a thread: it would have to walk, open or pack much. Looks at headers."""
     if end - start < HEADER_BYTES:
         return False
     batch = BatchView(buffer, start)
     codec: i64 = rules.codec
+    if batch.codec == 0 and _WALKED_AT_ONCE_MAX < batch.size <= min(end - start, rules.max_bytes):
+        return True
     opened: bool = rules.compact or rules.judges_age or _is_odd(batch, rules, now_ms)
     if not opened and codec == KEEP_CODEC:
         return False

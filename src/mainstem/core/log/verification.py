@@ -100,7 +100,8 @@ class Verifications:
 
     def check_fence(self, producer_id: int, epoch: int) -> None:
         """Raises RemoteError where another client has taken the transaction over."""
-        if epoch <= self._fences.get(producer_id, -1):
+        fence = self._fences.get(producer_id)
+        if fence is not None and epoch <= fence:
             raise RemoteError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"producer {producer_id} has epoch {epoch}; another client has taken its transaction over",

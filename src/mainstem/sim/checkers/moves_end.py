@@ -111,7 +111,8 @@ class MovesEnd(Checker):
 
     def served(self, broker: Broker) -> None:
         self.set_pace()
-        for _ in broker.partitions.dirs.moves:
+        dirs = broker.partitions.dirs
+        for _ in dirs.moves.keys() | dirs.interrupted_moves.keys():
             self.world.count("move resumed at a start")
 
     def is_over(self, broker: Broker) -> bool:

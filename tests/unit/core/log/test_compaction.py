@@ -106,6 +106,14 @@ def test_the_oldest_of_the_dirty_segments_says_how_long_it_has_waited() -> None:
     assert cleanable(segments, checkpoint=10, max_compaction_lag_ms=600).overdue_ms == 300
 
 
+def test_records_without_a_time_are_not_overdue() -> None:
+    """A first timestamp of 0 is what a client without a clock writes; it would be overdue by half a century."""
+    segments = [FakeSegment(0, first_timestamp=0), FakeSegment(10, first_timestamp=NOW_MS - 700), FakeSegment(20)]
+    assert cleanable(segments, max_compaction_lag_ms=600).overdue_ms == 100
+    segments[1] = FakeSegment(10, first_timestamp=-1)
+    assert cleanable(segments, max_compaction_lag_ms=600).overdue_ms == 0
+
+
 def test_overdue_records_that_must_not_be_cleaned_force_nothing() -> None:
     segments = [FakeSegment(0, 100, first_timestamp=1), FakeSegment(10)]
     assert not cleanable(segments, stable_end=5, max_compaction_lag_ms=600).is_due(0.5)

@@ -159,7 +159,6 @@ def test_silent_producers_are_forgotten_unless_a_transaction_is_open() -> None:
     partition.send(3, 0, 0, now_ms=50)
     assert partition.states.expire(100, 100) == [1]
     assert partition.states.get(2) is not None
-    assert partition.states.oldest_open_timestamp() == 0
 
 
 def test_replication_is_applied_without_being_judged() -> None:

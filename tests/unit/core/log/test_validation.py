@@ -270,6 +270,17 @@ def test_a_thread_judges_what_takes_long(data: bytes, settings: dict[str, str], 
     assert takes_long(data, 0, len(data), rules, NOW_MS) is expected
 
 
+def test_a_thread_walks_what_is_large_though_nothing_is_to_be_opened() -> None:
+    """A topic may take batches of hundreds of megabytes, of which every record is looked at."""
+    builder = BatchBuilder()
+    builder.append(NOW_MS, b"k", bytes(5 << 20))
+    data = builder.build()
+    large = BatchRules(parse_log_config({"max.message.bytes": str(100 << 20)}))
+    assert takes_long(data, 0, len(data), large, NOW_MS)
+    assert not takes_long(data, 0, len(data) - 1, large, NOW_MS), "what is not whole is refused at once"
+    assert not takes_long(data, 0, len(data), BatchRules(parse_log_config({})), NOW_MS), "and so is what is too large"
+
+
 def test_a_long_walk_breathes() -> None:
     breaths: list[None] = []
     data = packed(1, 10, 20_000)

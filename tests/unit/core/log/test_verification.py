@@ -71,3 +71,14 @@ def test_entries_of_producers_that_never_came_back_expire() -> None:
     assert len(entries) == 1
     entries.expire(2000, 1000)
     assert len(entries) == 0
+
+
+def test_nobody_is_fenced_where_no_transaction_was_taken_over() -> None:
+    """Also not who names a producer without an epoch, as Kafka takes it."""
+    entries = Verifications()
+    entries.check_fence(P, -1)
+    entries.fence(P, 3)
+    entries.check_fence(P + 1, -1)
+    assert code_of(entries.check_fence, P, -1) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert code_of(entries.check_fence, P, 3) is ErrorCode.INVALID_PRODUCER_EPOCH
+    entries.check_fence(P, 4)
