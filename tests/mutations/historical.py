@@ -422,7 +422,7 @@ def _marker_is_no_sign_of_life(patch: pytest.MonkeyPatch, reached: Reached) -> N
 def _producers_expire_early(patch: pytest.MonkeyPatch, reached: Reached) -> None:
     """Our own: what is known of a producer goes while it is still needed."""
 
-    def expire(self: ProducerStates, now_ms: int, expiration_ms: int) -> list[int]:
+    def expire(self: ProducerStates, now_ms: int, expiration_ms: int, among: list[int] | None = None) -> list[int]:
         gone = list(self._producers)
         if gone:
             reached()
@@ -497,8 +497,8 @@ def _idle_producer_is_refused(patch: pytest.MonkeyPatch, reached: Reached) -> No
     original_expire, original_check = ProducerStates.expire, ProducerStates.check_data
     gone: dict[ProducerStates, set[int]] = {}
 
-    def expire(self: ProducerStates, now_ms: int, expiration_ms: int) -> list[int]:
-        expired = original_expire(self, now_ms, expiration_ms)
+    def expire(self: ProducerStates, now_ms: int, expiration_ms: int, among: list[int] | None = None) -> list[int]:
+        expired = original_expire(self, now_ms, expiration_ms, among)
         gone.setdefault(self, set()).update(expired)
         return expired
 

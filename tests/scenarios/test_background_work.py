@@ -10,6 +10,7 @@ import pytest
 
 from mainstem.broker import housekeeping
 from mainstem.broker.app import Broker
+from mainstem.core.log.producers import Producer
 from mainstem.protocol.batch import iterate_batches
 from mainstem.protocol.builder import BatchBuilder
 from mainstem.protocol.messages.k00_produce import ProduceResponse
@@ -244,3 +245,32 @@ def test_after_an_unclean_stop_no_roll_makes_the_loop_wait_for_the_disk() -> Non
         await node.stop()
 
     asyncio.run(asyncio.wait_for(run(), 60))
+
+
+def test_others_are_served_while_very_many_producers_are_forgotten(tmp_path: Path) -> None:
+    silent = 20_000
+
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await create_topic(peer, "busy")
+        states = node.partitions.find("busy", 0).log.producers.states
+        for producer_id in range(silent):
+            states.restore(Producer(producer_id))
+        turns = 0
+        is_over = asyncio.Event()
+
+        async def count_turns() -> None:
+            nonlocal turns
+            while not is_over.is_set():
+                turns += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.ensure_future(count_turns())
+        await asyncio.sleep(0)
+        turns = 0
+        await node.housekeeping._expire_producers()
+        assert turns >= silent // housekeeping._PRODUCERS_AT_ONCE - 1
+        assert states.ids() == []
+        is_over.set()
+        await counting
+
+    run_with_node(tmp_path, scenario)

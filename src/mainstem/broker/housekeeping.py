@@ -26,6 +26,8 @@ _RECOVERED = "recovered indexes"
 _RECOVERED_MS = 60_000
 _SLICE = 64
 """How many partitions a job looks at before others may run."""
+_PRODUCERS_AT_ONCE = 5000
+"""How many producers of one partition it does."""
 
 
 class Housekeeping:
@@ -143,7 +145,13 @@ class Housekeeping:
                 await asyncio.sleep(0)
 
     async def _expire_producers(self) -> None:
+        """A partition may have had a million, all of them silent since the same day."""
         for count, partition in enumerate(self._partitions):
-            partition.log.expire_producers(self._clock.wall_ms())
+            partition.log.expire_verifications(self._clock.wall_ms())
+            ids = partition.log.producers.states.ids()
+            for at in range(0, len(ids), _PRODUCERS_AT_ONCE):
+                if at > 0:
+                    await asyncio.sleep(0)
+                partition.log.expire_producers(self._clock.wall_ms(), ids[at : at + _PRODUCERS_AT_ONCE])
             if count % _SLICE == _SLICE - 1:
                 await asyncio.sleep(0)

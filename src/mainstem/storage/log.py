@@ -667,9 +667,12 @@ class Log(RestructuredLog):
         self.finish_restructuring(job)
         return job.count
 
-    def expire_producers(self, now_ms: i64) -> list[int]:
+    def expire_producers(self, now_ms: i64, among: list[int] | None = None) -> list[int]:
+        """Forgets those that were silent for too long; of very many, `among` is a part."""
+        return self.producers.states.expire(now_ms, self.producers.expiration_ms, among)
+
+    def expire_verifications(self, now_ms: i64) -> None:
         self.verifications.expire(now_ms, self.producers.expiration_ms)
-        return self.producers.states.expire(now_ms, self.producers.expiration_ms)
 
     # -- the end -------------------------------------------------------------------------------------------------
 

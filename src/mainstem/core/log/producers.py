@@ -426,13 +426,18 @@ class ProducerStates:
         if self.end_offset < log_start:
             self.end_offset = log_start
 
-    def expire(self, now_ms: i64, expiration_ms: i64) -> list[int]:
-        """Forgets the producers that were silent for so long and have no open transaction; returns their ids."""
-        gone = [
-            producer.producer_id for producer in self._producers.values() if producer.is_silent(now_ms, expiration_ms)
-        ]
-        for producer_id in gone:
-            del self._producers[producer_id]
+    def ids(self) -> list[int]:
+        return list(self._producers)
+
+    def expire(self, now_ms: i64, expiration_ms: i64, among: list[int] | None = None) -> list[int]:
+        """Forgets the producers that were silent for so long and have no open transaction, of all or of `among`;
+        returns their ids."""
+        gone: list[int] = []
+        for producer_id in self.ids() if among is None else among:
+            producer = self._producers.get(producer_id)
+            if producer is not None and producer.is_silent(now_ms, expiration_ms):
+                del self._producers[producer_id]
+                gone.append(producer_id)
         return gone
 
     def forget(self, producer_id: i64) -> None:
