@@ -24,6 +24,8 @@ from mainstem.storage.segment import Segment
 SEARCH_BYTES_MAX: Final = 256 << 20
 """How far back it looks: a retry is of something in flight when the broker stopped, so it is near."""
 _ON_LOOP_BYTES_MAX: Final = 64 << 20
+SEGMENTS_MAX: Final = 256
+"""In how many segments it looks, however small they are: each has an index to open, on the loop."""
 _STEP_BYTES: Final = 1 << 20
 
 
@@ -33,9 +35,11 @@ def find_older_batches(segments: list[Segment], producer: Producer | None) -> li
         return []
     search = _Search(producer, _ON_LOOP_BYTES_MAX)
     at: i64 = len(segments) - 1
-    while at >= 0 and not search.is_done:
+    looked: i64 = 0
+    while at >= 0 and looked < SEGMENTS_MAX and not search.is_done:
         segment = segments[at]
         if segment.base_offset < search.before:
+            looked += 1
             segment.check_indexes()
             index, log = segment.offset_index.ref.pin(), segment.log.pin()
             try:
@@ -78,7 +82,7 @@ class OlderSearch:
         self._can_run = True
         left: i64 = SEARCH_BYTES_MAX
         at: i64 = len(segments) - 1
-        while at >= 0 and left > 0:
+        while at >= 0 and left > 0 and len(self._segments) < SEGMENTS_MAX:
             segment = segments[at]
             if segment.base_offset < self._search.before:
                 self._can_run = self._can_run and not segment.index_damage()

@@ -6,6 +6,7 @@ from mainstem.core.log.producers import Origin
 from mainstem.core.log.verification import NO_GUARD
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.storage.aborted import AbortedJob
+from mainstem.storage.duplicates import SEGMENTS_MAX
 from mainstem.storage.log import Log
 from tests.support.logs import NOW_MS, append, batch, config, marker, new_disk, open_in
 
@@ -250,6 +251,25 @@ def test_the_last_five_batches_are_recognized_also_after_a_restart() -> None:
         append(log, sent[2])
     assert raised.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert append(log, batch(b"8", producer_id=1, epoch=0, sequence=8)).base_offset == 16
+
+
+def test_a_batch_is_looked_for_in_so_many_segments_and_no_more() -> None:
+    disk = new_disk()
+    settings = config(segment_bytes=100, index_interval_bytes=0)
+    log = open_in(disk, settings)
+    sent = [batch(b"%d" % number, producer_id=1, epoch=0, sequence=number) for number in range(3)]
+    append(log, sent[0])
+    for number in range(SEGMENTS_MAX):
+        append(log, batch(b"noise", producer_id=2, epoch=0, sequence=number))
+    for data in sent[1:]:
+        append(log, data)
+    log.close(NOW_MS)
+    log = open_in(disk, settings, clean=True, recovery_point=SEGMENTS_MAX + 3)
+    assert len(log.segments) >= SEGMENTS_MAX + 3
+    assert append(log, sent[1]).base_offset == SEGMENTS_MAX + 1
+    with pytest.raises(RemoteError) as raised:
+        append(log, sent[0])
+    assert raised.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_idle_producers_expire() -> None:
