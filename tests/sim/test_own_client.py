@@ -29,6 +29,9 @@ class Alone(World):
     def _tuning(self) -> Tuning:
         return Tuning()
 
+    def _safety_s(self) -> float:
+        return SAFETY_S
+
     def _add_clients(self) -> None:
         self.nemesis.kinds = []
         self.pace_s = 0.1
