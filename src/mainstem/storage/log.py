@@ -637,7 +637,7 @@ class Log(RestructuredLog):
                 gone += self._take_first(count, now_ms)
                 count = count_expired(segments, config.retention_ms, now_ms, self.high_watermark, self.log_end)
                 gone += self._take_first(count, now_ms)
-                self._check_age_known(segments.first, config.retention_ms)
+                self._check_age_known(config.retention_ms)
             if not gone:
                 return None
             snapshots = [self.producers.forget(segment.base_offset) for segment in gone]
@@ -648,10 +648,17 @@ class Log(RestructuredLog):
             raise self.fail(error) from error
         return job
 
-    def _check_age_known(self, segment: Segment, retention_ms: i64) -> None:
+    def _check_age_known(self, retention_ms: i64) -> None:
         """Has the indexes built anew where retention stopped for want of them: it goes on the next time."""
-        if retention_ms >= 0 and segment.size > 0:
-            self.has_sound_indexes(segment)
+        if retention_ms < 0:
+            return
+        at: i64 = 0
+        while at < len(self._segments):
+            segment = self._segments.at(at)
+            if segment.size > 0:
+                self.has_sound_indexes(segment)
+                return
+            at += 1
 
     def _take_first(self, count: i64, now_ms: i64) -> list[Segment]:
         if count > 0 and count == len(self._segments):

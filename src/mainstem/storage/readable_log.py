@@ -69,6 +69,19 @@ class ReadableLog:
         return self._segments.first.base_offset
 
     @property
+    def generation(self) -> i64:
+        """Another one when something was taken out of the log or written anew: places in its files are others then."""
+        return self._generation
+
+    def bytes_before(self, segment_base: i64) -> i64:
+        """How much the segments have that come before the one that begins there."""
+        size: i64 = 0
+        for segment in self._segments.all():
+            if segment.base_offset < segment_base:
+                size += segment.size
+        return size
+
+    @property
     def segments(self) -> list[Segment]:
         return self._segments.all()
 

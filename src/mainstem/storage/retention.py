@@ -50,22 +50,28 @@ def untimed_oldest(segments: Segments, oldest_ms: i64, high_watermark: i64, log_
         segment = segments.at(at)
         if segment.size > 0 and not segment.is_max_timestamp_known:
             found.append(segment)
-        elif not found and segment.largest_timestamp() >= oldest_ms:
+        elif not found and segment.size > 0 and segment.largest_timestamp() >= oldest_ms:
             break
         at += 1
     return found
 
 
 def count_expired(segments: Segments, retention_ms: i64, now_ms: i64, high_watermark: i64, log_end: i64) -> i64:
-    """Those whose newest record is older than `retention_ms`, up to the first whose indexes cannot tell."""
+    """Those whose newest record is older than `retention_ms`, up to the first whose indexes cannot tell.
+
+    One that a cleaning has left empty has no time but that of its file: by that it goes, or with one after it.
+    """
     if retention_ms < 0:
         return 0
     count: i64 = 0
-    while count < len(segments) and _may_go(segments, count, high_watermark, log_end):
-        segment = segments.at(count)
-        if segment.sound_max_timestamp() == UNKNOWN_TIMESTAMP:
+    at: i64 = 0
+    while at < len(segments) and _may_go(segments, at, high_watermark, log_end):
+        segment = segments.at(at)
+        if segment.size > 0 and segment.sound_max_timestamp() == UNKNOWN_TIMESTAMP:
             break
-        if now_ms - segment.largest_timestamp() <= retention_ms:
+        at += 1
+        if now_ms - segment.largest_timestamp() > retention_ms:
+            count = at
+        elif segment.size > 0:
             break
-        count += 1
     return count

@@ -495,7 +495,7 @@ class Segment:
 
     def largest_timestamp(self) -> i64:
         """What retention goes by: the largest timestamp, or when the file was last written to."""
-        timestamp: i64 = self.max_timestamp
+        timestamp: i64 = self.max_timestamp if self.size > 0 else NO_TIMESTAMP
         return timestamp if timestamp >= 0 else self._fs.modified_ms(self.log.path)
 
     def _load_max_timestamp(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from itertools import dropwhile
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -74,7 +75,7 @@ class MemoryLog:
 
     async def read(self, offset: int, max_bytes: int) -> bytes:
         await asyncio.sleep(0)
-        found = [b for b in self.batches if BatchView(b, 0).next_offset > offset]
+        found = list(dropwhile(lambda b: BatchView(b, 0).next_offset <= offset, self.batches))
         return b"".join(found)[: max(max_bytes, len(found[0]))] if found else b""
 
     def records(self) -> list[Record]:

@@ -364,6 +364,39 @@ def test_a_batch_that_does_not_match_its_checksum_stops_the_load(at: int) -> Non
     run(story)
 
 
+@pytest.mark.parametrize("bit", [61, 63, 3, 2, 0], ids=["far up", "negative", "past the end", "down", "by one"])
+def test_a_batch_whose_offset_is_not_in_its_place_stops_the_load(bit: int) -> None:
+    """No checksum covers it: what came after it was passed over, or it was itself, and an older offset was told."""
+
+    async def story() -> None:
+        s = Story()
+        await s.start()
+        for offset in range(8):
+            await s.commit("g", offset)
+        rotten = bytearray(s.log.batches[4])
+        rotten[7 - bit // 8] ^= 1 << bit % 8
+        s.log.batches[4] = bytes(rotten)
+        await s.start(1)
+        with pytest.raises(RemoteError, match="NOT_COORDINATOR"):
+            await s.offset("g")
+
+    run(story)
+
+
+def test_a_log_that_starts_inside_of_a_batch_is_loaded_from_there() -> None:
+    async def story() -> None:
+        s = Story()
+        await s.start()
+        await asyncio.gather(*(s.commit(f"g{number}", number) for number in range(3)))
+        await s.commit("g3", 3)
+        assert len(s.log.batches) == 2
+        s.log.log_start = 1
+        await s.start(1)
+        assert [await s.offset(f"g{number}") for number in range(4)] == [-1, 1, 2, 3]
+
+    run(story)
+
+
 def test_offsets_of_a_transaction_count_from_its_marker_on() -> None:
     async def story() -> None:
         s = Story()

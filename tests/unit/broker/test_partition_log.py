@@ -11,11 +11,15 @@ from mainstem.broker.partition import Partition
 from mainstem.core.group.config import GroupConfig
 from mainstem.core.group.machine import GroupMachine
 from mainstem.core.group.offsets import CommitBy, NewOffset
+from mainstem.protocol.batch import iterate_batches
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.primitives import ZERO_UUID
+from mainstem.protocol.records import iterate_records
+from mainstem.sim.disk import SimDisk
 from mainstem.sim.faults import Effect, Fault
 from mainstem.storage.errors import StorageError
-from tests.support.logs import append, batch, config, new_disk, open_in
+from mainstem.storage.log import Log
+from tests.support.logs import NOW_MS, append, batch, config, new_disk, open_in
 
 from .coordinating import ManualClock
 
@@ -39,6 +43,57 @@ def test_a_disk_that_cannot_be_read_ends_the_loading_and_takes_the_log_offline()
         with pytest.raises(StorageError):
             await PartitionLog(loop, partition).read(0, 1 << 20)
         assert [type(error.cause) for error in failed] == [OSError]
+
+    asyncio.run(story())
+
+
+def flip(disk: SimDisk, log: Log, offset: int, bit: int) -> None:
+    """Changes a bit of the offset of the batch of one record that is at `offset`, on the disk alone."""
+    segment = max((each for each in log.segments if each.base_offset <= offset), key=lambda each: each.base_offset)
+    data = disk.peek(segment.log.path)[: segment.size]
+    [found] = [each for each in iterate_batches(data, 0, len(data)) if each.base_offset == offset]
+    disk.flip_bit(segment.log.path, (found.start + 7 - bit // 8) * 8 + bit % 8)
+
+
+@pytest.mark.parametrize("max_bytes", [1, 200, 300, 1 << 20])
+def test_nothing_is_passed_over_between_two_reads(max_bytes: int) -> None:
+    """Whichever bit of whichever batch's offset has changed: it is noticed, or every batch is read."""
+
+    async def read_all(partition: Partition) -> list[bytes]:
+        held = PartitionLog(asyncio.get_running_loop(), partition)
+        found: list[bytes] = []
+        position = held.log_start
+        while position < held.log_end:
+            data = await held.read(position, max_bytes)
+            for each in iterate_batches(data, 0, len(data)):
+                if not position <= each.base_offset < held.log_end:
+                    raise RemoteError(ErrorCode.CORRUPT_MESSAGE)
+                found += [record.value or b"" for record in iterate_records(each)]
+                position = each.next_offset
+        return found
+
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        values = [b"%02d" % number for number in range(11)]
+        settings = config(segment_bytes=3 * len(batch(b"00")), index_interval_bytes=100)
+        noticed = 0
+        for offset in range(len(values)):
+            for bit in (0, 1, 2, 3, 4, 40, 63):
+                disk = new_disk()
+                log = open_in(disk, settings)
+                for value in values:
+                    append(log, batch(value))
+                log.close(NOW_MS)
+                log = open_in(disk, settings, clean=True, recovery_point=len(values))
+                partition = Partition(loop, ManualClock(), "__consumer_offsets", bytes(16), 0, log, lambda *_: None)
+                partition.lead(1, 0, (1,), (1,), 1)
+                assert await read_all(partition) == values
+                flip(disk, log, offset, bit)
+                try:
+                    assert await read_all(partition) == values
+                except (RemoteError, StorageError):
+                    noticed += 1
+        assert noticed == 7 * len(values), "there are no gaps in which a wrong offset could be right"
 
     asyncio.run(story())
 

@@ -6,6 +6,7 @@ from mainstem.sim.disk import SimDisk
 from mainstem.sim.faults import Effect, Fault
 from mainstem.storage.errors import StorageError
 from mainstem.storage.log import Log
+from tests.support.compaction import CompactedLog
 from tests.support.logs import DIRECTORY, NOW_MS, append, batch, config, new_disk, open_in, read_all
 
 SIZE = len(batch(b"00"))
@@ -196,6 +197,57 @@ def test_without_timestamps_the_files_age_counts() -> None:
         append(log, batch(b"00", timestamp=-1))
     assert log.delete_old_segments(NOW_MS + 5000) == 0
     assert log.delete_old_segments(NOW_MS + 5001) == 2
+
+
+def with_empty_segments(age_ms: int, count: int = 3) -> CompactedLog:
+    """One key, whose batches have a segment each: the cleaning, at NOW_MS, leaves the newest."""
+    made = CompactedLog(cleanup_policy="compact,delete", segment_bytes=SIZE, retention_ms=5000)
+    for number in range(count):
+        made.put((b"k", b"%02d" % number), timestamp=NOW_MS - age_ms)
+    made.roll()
+    made.clean_all()
+    assert [segment.size > 0 for segment in made.log.segments] == [False] * (count - 1) + [True, False]
+    return made
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+def test_a_segment_without_records_keeps_none_that_are_after_it(reopened: bool) -> None:
+    """Its time is that of its file, of when it was cleaned: everything after it waited until that was long ago."""
+    made = with_empty_segments(age_ms=4000)
+    if reopened:
+        made.reopen(clean=True)
+    log = made.log
+    now_ms = NOW_MS + 1001
+    ages = log.begin_aging(now_ms)
+    assert (ages is not None) == reopened, "the age of what has records must be found out"
+    if ages is not None:
+        ages.run()
+        log.learn_timestamps(ages)
+    assert log.delete_old_segments(now_ms - 1) == 0, "nothing is due yet"
+    assert log.delete_old_segments(now_ms) == 3
+    assert (bases(log), log.log_start) == ([3], 3)
+
+
+def test_indexes_that_are_gone_are_built_anew_behind_a_segment_without_records() -> None:
+    made = with_empty_segments(age_ms=4000)
+    for base in (0, 2):
+        made.disk.remove(f"{DIRECTORY}/{base:020}.timeindex")
+    made.reopen(clean=True)
+    log = made.log
+    assert log.delete_old_segments(NOW_MS + 1001) == 0, "nobody knows how old it is"
+    job = log.begin_reindexing()
+    assert job is not None
+    job.run()
+    log.finish_reindexing(job)
+    assert log.begin_reindexing() is None, "one without records needs none"
+    assert log.delete_old_segments(NOW_MS + 1001) == 3
+
+
+def test_a_segment_without_records_goes_by_the_time_of_its_file_where_what_is_after_it_stays() -> None:
+    log = with_empty_segments(age_ms=-60_000).log
+    assert log.delete_old_segments(NOW_MS + 5000) == 0
+    assert log.delete_old_segments(NOW_MS + 5001) == 2
+    assert bases(log) == [2, 3]
 
 
 def test_the_oldest_go_while_enough_is_left() -> None:

@@ -48,6 +48,7 @@ from mainstem.protocol.control import parse_end_marker
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.records import iterate_records
 from mainstem.storage.errors import StorageError
+from mainstem.storage.log import Log
 from mainstem.storage.reading import ReadJob
 
 log = logging.getLogger(__name__)
@@ -84,17 +85,22 @@ class CoordinatorLog(Protocol):
         """Calls back once everything below `end_offset` is committed, or will not be; at once where it is."""
 
     async def read(self, offset: int, max_bytes: int) -> bytes:
-        """Batches from the one that holds `offset` on, at least one whole; a torn one at the end may follow."""
+        """Batches from the one that holds `offset` on, at least one whole; a torn one at the end may follow.
+
+        RemoteError where who goes on after the last whole one would pass over some.
+        """
 
 
 class PartitionLog:
     """The `CoordinatorLog` of a partition that this broker leads."""
 
-    __slots__ = ("_loop", "_partition")
+    __slots__ = ("_loop", "_partition", "_read_end")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, partition: Partition) -> None:
         self._loop = loop
         self._partition = partition
+        self._read_end: _Place | None = None
+        """Where the whole batches end that were read last."""
 
     @property
     def log_start(self) -> int:
@@ -127,7 +133,8 @@ class PartitionLog:
 
     async def _read(self, offset: int, max_bytes: int) -> bytes:
         held = self._partition.log
-        step = held.begin_read(offset, max_bytes, held.log_end)
+        log_end = held.log_end
+        step = held.begin_read(offset, max_bytes, log_end)
         while isinstance(step, ReadJob):
             try:
                 await self._loop.run_in_executor(None, step.run)
@@ -135,14 +142,59 @@ class PartitionLog:
                 step.unpin()
                 raise
             # The partition may have moved to another directory meanwhile: its log of now goes on.
-            step = self._partition.log.finish_read(step)
+            held = self._partition.log
+            step = held.finish_read(step)
+        if step.size == 0:
+            if held.log_end == log_end:
+                self._check_place(offset, held.size)
+            return b""
         try:
+            end = _Place(held, held.bytes_before(step.segment_base) + step.position)
+            self._check_place(offset, end.at)
             data = step.read_cached(0, step.size)
-            return await self._loop.run_in_executor(None, step.read) if data is None else data
+            if data is None:
+                data = await self._loop.run_in_executor(None, step.read)
         except OSError as error:
             raise StorageError(self._partition.log.directory, str(error), cause=error) from error
         finally:
             step.release()
+        for batch in iterate_batches(data, 0, len(data)):
+            offset = batch.next_offset
+            end.at += batch.size
+        self._read_end = end
+        if offset >= self._partition.log.log_end:
+            self._check_place(offset, self._partition.log.size)
+        return data
+
+    def _check_place(self, offset: int, at: int) -> None:
+        """What was sought by `offset` begins at byte `at`: that must be where the batches end that were read last.
+
+        A batch whose offset is wrong, and no checksum covers that, is passed over by who seeks a later one, or leads
+        who goes on after it too far.
+        """
+        held, last = self._partition.log, self._read_end
+        if offset == held.first_base_offset:
+            due = 0
+        elif last is not None and last.log is held and last.generation == held.generation:
+            due = last.at
+        else:
+            return
+        if at != due:
+            raise RemoteError(
+                ErrorCode.CORRUPT_MESSAGE,
+                f"offset {offset} is sought at byte {at} of the log, and what is before it ends at {due}",
+            )
+
+
+class _Place:
+    """A byte of a log, counted through all of its segments. It is another's when the log's generation is another."""
+
+    __slots__ = ("at", "generation", "log")
+
+    def __init__(self, held: Log, at: int) -> None:
+        self.log = held
+        self.generation = held.generation
+        self.at = at
 
 
 class _Waiting:
@@ -388,7 +440,7 @@ class Shard(Generic[M]):
 
     async def _load(self) -> None:
         started = self._loop.time()
-        position = self._log.log_start
+        start = position = self._log.log_start
         count = 0
         try:
             while position < self._log.log_end:
@@ -397,11 +449,19 @@ class Shard(Generic[M]):
                     break  # compaction has left nothing from here to the end
                 before = position
                 for batch in iterate_batches(data, 0, len(data)):
-                    if batch.next_offset > position:
-                        # A start after a clean stop reads no batches: nobody has looked at this one before.
-                        batch.check(len(data))
-                        count += await self._replay(batch, position)
-                        position = batch.next_offset
+                    # A start after a clean stop reads no batches: nobody has looked at this one before.
+                    batch.check(len(data))
+                    # No checksum covers its offset. Only the log's start may lie inside of a batch.
+                    least = position
+                    if position == start:
+                        least -= int(batch.last_offset_delta)
+                    if batch.base_offset < least or batch.next_offset > self._log.log_end:
+                        raise RemoteError(
+                            ErrorCode.CORRUPT_MESSAGE,
+                            f"a batch says {batch.base_offset} where an offset from {position} on must be",
+                        )
+                    count += await self._replay(batch, position)
+                    position = batch.next_offset
                 if position == before:
                     raise RemoteError(ErrorCode.CORRUPT_MESSAGE, f"no batch at offset {position}")
         except (RemoteError, StorageError) as error:
