@@ -234,8 +234,13 @@ class LogMoves:
         await self._flush_copy(partition, move)
 
     async def _flush_copy(self, partition: Partition, move: Move[Log], rolled_only: bool = False) -> None:
+        dirs = self._broker.partitions.dirs
         job: FlushJob = move.log.begin_flush(self._broker.clock.wall_ms(), rolled_only)
-        await self._broker.loop.run_in_executor(None, job.run, self._broker.clock.breathe)
+        dirs.begin_work(move)
+        try:
+            await self._broker.loop.run_in_executor(None, job.run, self._broker.clock.breathe)
+        finally:
+            dirs.end_work(partition.topic, partition.index, move)
         if self._is_on(partition, move):
             move.log.finish_flush(job)
         else:

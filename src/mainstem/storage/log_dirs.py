@@ -180,6 +180,8 @@ class LogDirs(Generic[LogT]):
         """How long the folder of a deleted partition stays, by `log.segment.delete.delay.ms`."""
         self._on_offline = on_offline
         self._removals: list[Removal] = []
+        self._busy_copies: dict[str, Move[LogT] | None] = {}
+        """Folders of copies in which a thread is at work, and the move where it was ended meanwhile."""
         self._homes: dict[TopicPartition, LogDirectory] = {}
         self._loaded = False
         self.logs: dict[TopicPartition, LogT] = {}
@@ -547,9 +549,33 @@ class LogDirs(Generic[LogT]):
     def cancel_move(self, topic: str, partition: int) -> None:
         """Drops the copy, if there is one."""
         move = self.moves.pop((topic, partition), None)
-        if move is not None:
-            move.log.abandon()
-            self._removals.append(Removal(self._fs, move.directory, move.folder, 0))
+        if move is None:
+            return
+        move.log.abandon()
+        if move.folder in self._busy_copies:
+            self._busy_copies[move.folder] = move
+        else:
+            self._discard_copy(topic, partition, move)
+
+    def begin_work(self, move: Move[LogT]) -> None:
+        """A thread will be at work in the folder of the copy: nobody renames or removes that before `end_work`."""
+        self._busy_copies[move.folder] = None
+
+    def end_work(self, topic: str, partition: int, move: Move[LogT]) -> None:
+        if self._busy_copies.pop(move.folder) is not None:
+            self._discard_copy(topic, partition, move)
+
+    def _discard_copy(self, topic: str, partition: int, move: Move[LogT]) -> None:
+        """Under its name the next start would take it for the copy of a move that goes on."""
+        if move.directory.offline is not None:
+            return
+        folder = f"{move.directory.path}/{deleted_folder_name(topic, partition, self._rng)}"
+        try:
+            self._fs.rename(move.folder, folder)
+        except OSError as error:
+            self.take_offline(move.directory, error)
+        else:
+            self._removals.append(Removal(self._fs, move.directory, folder, 0))
 
     def finish_move(self, topic: str, partition: int, now_ms: int) -> Moved[LogT]:
         """The copy takes the partition's place. It must hold all of it, and both must be durable. Blocks.

@@ -2,11 +2,14 @@
 
 import asyncio
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 from mainstem.broker.apis import k34_alter_replica_log_dirs
+from mainstem.broker.partitions import Partitions
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.messages.k34_alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -14,10 +17,11 @@ from mainstem.protocol.messages.k34_alter_replica_log_dirs import (
     AlterReplicaLogDirTopic,
 )
 from mainstem.protocol.messages.metadata_records import RemoveTopicRecord
+from mainstem.storage.flushing import FlushJob
 from mainstem.storage.log_directory import LogDirectory
 from tests.support.logs import NOW_MS, batch
 
-from .fake_broker import FakeBroker, context, run
+from .fake_broker import CLUSTER, DIRECTORIES, NODE, FakeBroker, context, run
 
 
 def elsewhere(broker: FakeBroker) -> LogDirectory:
@@ -276,5 +280,86 @@ def test_an_interrupted_move_is_begun_anew_unless_somebody_asked_for_another_sin
             await asyncio.sleep(0.001)
         await moved(broker)
         assert dirs.directory_of("t", 0) is (source if is_asked else target)
+
+    run(story)
+
+
+class HoldsFlushes(ThreadPoolExecutor):
+    """Begins no flush before it may."""
+
+    def __init__(self) -> None:
+        super().__init__(4)
+        self.asked = threading.Event()
+        self.may_begin = threading.Event()
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **options: Any) -> "Future[Any]":
+        if not isinstance(getattr(function, "__self__", None), FlushJob):
+            return super().submit(function, *args, **options)
+        self.asked.set()
+        return super().submit(self._late, function, *args)
+
+    def _late(self, function: Callable[..., Any], *args: Any) -> Any:
+        assert self.may_begin.wait(10)
+        return function(*args)
+
+
+def test_the_copy_of_a_move_that_was_ended_stays_while_a_thread_is_at_work_in_it() -> None:
+    """Its removal and the thread met each other's files, which was taken for a failed disk."""
+
+    async def story(broker: FakeBroker) -> None:
+        broker.controller.answer = broker.assign
+        await broker.create_topic("t")
+        partition = broker.produce("t", 0, batch(b"value"))
+        await partition.settle()
+        dirs = broker.partitions.dirs
+        source, target = dirs.directory_of("t", 0), elsewhere(broker)
+        assert source is not None
+        executor = HoldsFlushes()
+        broker.loop.set_default_executor(executor)
+        await broker.log_moves.begin(partition, target)
+        folder = dirs.moves["t", 0].folder
+        while not executor.asked.is_set():
+            await asyncio.sleep(0.001)
+        await broker.log_moves.begin(partition, source)
+        assert dirs.moves == {}
+        assert dirs.remove_deleted(NOW_MS) == 0
+        assert broker.fs.is_directory(folder)
+        executor.may_begin.set()
+        await broker.log_moves.stop()
+        assert not broker.fs.exists(folder)
+        assert dirs.remove_deleted(NOW_MS) == 1
+        assert dirs.online == dirs.directories
+
+    run(story)
+
+
+def test_a_move_that_was_taken_back_is_not_begun_anew_by_the_next_start() -> None:
+    async def story(broker: FakeBroker) -> None:
+        broker.controller.answer = broker.assign
+        await broker.create_topic("t")
+        partition = broker.produce("t", 0, batch(b"value"))
+        await partition.settle()
+        dirs = broker.partitions.dirs
+        source, target = dirs.directory_of("t", 0), elsewhere(broker)
+        assert source is not None
+        await broker.log_moves.begin(partition, target)
+        await broker.log_moves.begin(partition, source)
+        await broker.log_moves.stop()
+        await broker.partitions.close(5)
+        again = Partitions(
+            broker.loop,
+            broker.fs,
+            broker.clock,
+            broker.rng,
+            node_id=NODE,
+            cluster_id=CLUSTER,
+            log_dirs=DIRECTORIES,
+            settings=broker.config.given,
+            open_files_max=100,
+            producer_expiration_ms=1,
+        )
+        await again.load(broker.image)
+        assert again.dirs.interrupted_moves == {}
+        await again.close(6)
 
     run(story)
