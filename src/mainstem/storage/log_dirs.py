@@ -180,8 +180,8 @@ class LogDirs(Generic[LogT]):
         """How long the folder of a deleted partition stays, by `log.segment.delete.delay.ms`."""
         self._on_offline = on_offline
         self._removals: list[Removal] = []
-        self._busy_copies: dict[str, Move[LogT] | None] = {}
-        """Folders of copies in which a thread is at work, and the move where it was ended meanwhile."""
+        self._busy_copies: set[str] = set()
+        """Folders of copies in which a thread is at work."""
         self._homes: dict[TopicPartition, LogDirectory] = {}
         self._loaded = False
         self.logs: dict[TopicPartition, LogT] = {}
@@ -537,7 +537,7 @@ class LogDirs(Generic[LogT]):
         key, target = job.key, job.directory
         assert key not in self.moves, f"{folder_name(*key)} is being moved"
         if target.offline is not None or self.logs.get(key) is not job.source:
-            self._removals.append(Removal(self._fs, target, job.folder, 0))
+            self._discard_copy(key, target, job.folder)
             return None
         try:
             log = self._open_log(LogPlace(job.folder, *key, 0, 0, 0, clean=True))
@@ -548,34 +548,34 @@ class LogDirs(Generic[LogT]):
 
     def cancel_move(self, topic: str, partition: int) -> None:
         """Drops the copy, if there is one."""
-        move = self.moves.pop((topic, partition), None)
-        if move is None:
-            return
-        move.log.abandon()
-        if move.folder in self._busy_copies:
-            self._busy_copies[move.folder] = move
-        else:
-            self._discard_copy(topic, partition, move)
+        key = (topic, partition)
+        move = self.moves.pop(key, None)
+        if move is not None:
+            move.log.abandon()
+            if move.folder not in self._busy_copies:
+                self._discard_copy(key, move.directory, move.folder)
 
     def begin_work(self, move: Move[LogT]) -> None:
         """A thread will be at work in the folder of the copy: nobody renames or removes that before `end_work`."""
-        self._busy_copies[move.folder] = None
+        self._busy_copies.add(move.folder)
 
     def end_work(self, topic: str, partition: int, move: Move[LogT]) -> None:
-        if self._busy_copies.pop(move.folder) is not None:
-            self._discard_copy(topic, partition, move)
+        key = (topic, partition)
+        self._busy_copies.discard(move.folder)
+        if self.moves.get(key) is not move:
+            self._discard_copy(key, move.directory, move.folder)
 
-    def _discard_copy(self, topic: str, partition: int, move: Move[LogT]) -> None:
+    def _discard_copy(self, key: TopicPartition, directory: LogDirectory, folder: str) -> None:
         """Under its name the next start would take it for the copy of a move that goes on."""
-        if move.directory.offline is not None:
+        if directory.offline is not None:
             return
-        folder = f"{move.directory.path}/{deleted_folder_name(topic, partition, self._rng)}"
+        discarded = f"{directory.path}/{deleted_folder_name(*key, self._rng)}"
         try:
-            self._fs.rename(move.folder, folder)
+            self._fs.rename(folder, discarded)
         except OSError as error:
-            self.take_offline(move.directory, error)
+            self.take_offline(directory, error)
         else:
-            self._removals.append(Removal(self._fs, move.directory, folder, 0))
+            self._removals.append(Removal(self._fs, directory, discarded, 0))
 
     def finish_move(self, topic: str, partition: int, now_ms: int) -> Moved[LogT]:
         """The copy takes the partition's place. It must hold all of it, and both must be durable. Blocks.
