@@ -195,6 +195,11 @@ class SimClient:
         """The life of the broker that the connection belongs to."""
         return -1 if self._connection is None else self._connection.life
 
+    def _open(self) -> ClientConnection | None:
+        """The connection, where there is one: most requests have none to wait for."""
+        connection = self._connection
+        return connection if connection is not None and connection.is_open else None
+
     async def connected(self) -> ClientConnection:
         if self._connection is None or not self._connection.is_open:
             host, port = self._address
@@ -212,17 +217,13 @@ class SimClient:
         return self._connection
 
     async def send(self, request: Message, version: int) -> "asyncio.Future[Message]":
-        connection = self._connection
-        if connection is None or not connection.is_open:
-            connection = await self.connected()
+        connection = self._open() or await self.connected()
         return connection.send(request, version, self.name)
 
     async def send_batch(
         self, place: tuple[str, int], batch: bytes, version: int, *, transactional_id: str | None = None, acks: int = -1
     ) -> "asyncio.Future[ProducePartitionResponse]":
-        connection = self._connection
-        if connection is None or not connection.is_open:
-            connection = await self.connected()
+        connection = self._open() or await self.connected()
         return connection.send_batch(place, batch, version, self.name, transactional_id, acks)
 
     async def produce(self, place: tuple[str, int], batch: bytes, version: int) -> ProducePartitionResponse:
@@ -234,9 +235,7 @@ class SimClient:
         wanted = FetchTopic(place[0], ZERO_UUID, [FetchPartition(place[1], offset, max_bytes)])
         request = FetchRequest(max_wait_ms, 1, max_bytes, [wanted])
         request.isolation_level = int(is_committed)
-        connection = self._connection
-        if connection is None or not connection.is_open:
-            connection = await self.connected()
+        connection = self._open() or await self.connected()
         return await self.answer(connection.send_fetch(request, self.name), Fetched)
 
     async def answer(self, sent: "asyncio.Future[Any]", kind: type[A], timeout_s: float | None = None) -> A:
