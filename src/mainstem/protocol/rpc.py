@@ -64,7 +64,7 @@ def decode_request_body(frame: bytes, header: RequestHeader) -> Message:
             f"{api.name} v{header.api_version}; v{api.min_version} to v{api.max_version} are supported",
         )
     try:
-        return api.request.decode_from(frame, header.api_version, header.body_at, REQUEST_ELEMENTS_MAX)[0]
+        return api.request.decode(frame, header.api_version, header.body_at, REQUEST_ELEMENTS_MAX)
     except RemoteError as error:
         raise RemoteError(ErrorCode.INVALID_REQUEST, error.message) from None
 
@@ -72,7 +72,7 @@ def decode_request_body(frame: bytes, header: RequestHeader) -> Message:
 def decode_response(frame: bytes, api_key: int, version: int) -> tuple[int, Message]:
     """The correlation id and the body of the response to a request with that key and version."""
     correlation_id, body_at = read_response_header(frame, has_flexible_response_header(api_key, version))
-    return correlation_id, find_api(api_key).response.decode_from(frame, version, body_at)[0]
+    return correlation_id, find_api(api_key).response.decode(frame, version, body_at)
 
 
 def encode_unsupported_api_versions(correlation_id: int) -> bytes:

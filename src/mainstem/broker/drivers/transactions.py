@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -134,10 +133,9 @@ class Transactions:
 
     async def _ask_with_id(self, shard: Shard[TxnMachine], step: StepWithId) -> object:
         """Asks, and asks again with a fresh producer id where one is needed."""
-        asked: asyncio.Future[object] | None = None
-        with suppress(NeedsProducerIdError):
+        try:
             asked = shard.ask(lambda machine, ticket, now_ms: step(machine, ticket, now_ms, NO_ID))
-        if asked is None:
+        except NeedsProducerIdError:
             fresh_id = await self._broker.producer_ids.take()
             asked = shard.ask(lambda machine, ticket, now_ms: step(machine, ticket, now_ms, fresh_id))
         return await asked
