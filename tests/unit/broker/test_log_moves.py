@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mainstem.broker.apis import k34_alter_replica_log_dirs
+from mainstem.broker.partition import Partition
 from mainstem.broker.partitions import Partitions
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.messages.k34_alter_replica_log_dirs import (
@@ -27,6 +28,15 @@ from .fake_broker import CLUSTER, DIRECTORIES, NODE, FakeBroker, context, run
 def elsewhere(broker: FakeBroker) -> LogDirectory:
     dirs = broker.partitions.dirs
     return next(each for each in dirs.directories if each is not dirs.directory_of("t", 0))
+
+
+async def served(broker: FakeBroker) -> Partition:
+    """A partition with a record, which is durable."""
+    broker.controller.answer = broker.assign
+    await broker.create_topic("t")
+    partition = broker.produce("t", 0, batch(b"value"))
+    await partition.settle()
+    return partition
 
 
 async def moved(broker: FakeBroker) -> None:
@@ -240,10 +250,7 @@ def test_a_stop_while_the_folder_of_a_copy_is_made_waits_for_it() -> None:
     """Nothing is made in a directory that was closed."""
 
     async def story(broker: FakeBroker) -> None:
-        broker.controller.answer = broker.assign
-        await broker.create_topic("t")
-        partition = broker.produce("t", 0, batch(b"value"))
-        await partition.settle()
+        partition = await served(broker)
         broker.loop.set_default_executor(ThreadPoolExecutor(1))
         held = threading.Event()
         blocked = broker.loop.run_in_executor(None, held.wait, 10)
@@ -307,10 +314,7 @@ def test_the_copy_of_a_move_that_was_ended_stays_while_a_thread_is_at_work_in_it
     """Its removal and the thread met each other's files, which was taken for a failed disk."""
 
     async def story(broker: FakeBroker) -> None:
-        broker.controller.answer = broker.assign
-        await broker.create_topic("t")
-        partition = broker.produce("t", 0, batch(b"value"))
-        await partition.settle()
+        partition = await served(broker)
         dirs = broker.partitions.dirs
         source, target = dirs.directory_of("t", 0), elsewhere(broker)
         assert source is not None
@@ -335,10 +339,7 @@ def test_the_copy_of_a_move_that_was_ended_stays_while_a_thread_is_at_work_in_it
 
 def test_a_move_that_was_taken_back_is_not_begun_anew_by_the_next_start() -> None:
     async def story(broker: FakeBroker) -> None:
-        broker.controller.answer = broker.assign
-        await broker.create_topic("t")
-        partition = broker.produce("t", 0, batch(b"value"))
-        await partition.settle()
+        partition = await served(broker)
         dirs = broker.partitions.dirs
         source, target = dirs.directory_of("t", 0), elsewhere(broker)
         assert source is not None
