@@ -451,7 +451,7 @@ class World:
 
     def _may_be_twice(self, send: Send) -> bool:
         """Our own producer begins anew, under another epoch, with what a forgetful broker says is out of order."""
-        if send.value in self.appended_once.twice:
+        if send.value in self.appended_once.excused:
             return True
         return send.is_sent_anew and self.producers_expire and self.appended_once.has_forgotten(send.place[0])
 

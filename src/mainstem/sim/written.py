@@ -97,19 +97,24 @@ class Written:
         return written is not None and any(batch.producer_id == producer_id for batch in written.lost)
 
     def is_removed(self, place: Place, producer_id: int, epoch: int, sequence: int) -> bool:
-        """Whether a batch was there, and neither compaction nor retention has left its header."""
+        """Whether a batch was there, and neither compaction nor retention has left its header.
+
+        Of a broker that died while its answer was on the way nobody can tell what it had: it may be so.
+        """
         written = self.logs.get(place)
-        log = next((log for log, each in self._open.items() if each is written), None)
-        if written is None or log is None:
-            return False
         wanted = (producer_id, epoch, sequence)
+        if written is None or wanted not in map(_identity, written.batches):
+            return False
+        log = next((log for log, each in self._open.items() if each is written), None)
+        if log is None:
+            return True
         there = [
             batch
             for segment in log.segments
             for batch in _batches(self._disk.peek(segment.log.path)[: segment.size])
             if batch.last_offset >= log.log_start
         ]
-        return wanted in map(_identity, written.batches) and wanted not in map(_identity, there)
+        return wanted not in map(_identity, there)
 
     def operation(self, operation: str, path: str) -> None:
         if (operation == "write" and path.endswith(".log")) or (operation == "rename" and path.endswith("-future")):

@@ -31,8 +31,9 @@ class AppendedOnce(Checker):
         """Those that may have been forgotten, ever."""
         self._repeated: dict[Key, None] = {}
         """Those of which a copy was appended."""
-        self.twice: dict[bytes, None] = {}
-        """The records of such copies."""
+        self.excused: dict[bytes, None] = {}
+        """The records of such copies, and of a batch that came late and was taken though what was before it is lost:
+        of them it is promised neither that they are there once nor that they are in order."""
         self.world.process.clock.before_jump = self._before_jump
 
     def appended(self, place: Place, batch: BatchView) -> None:
@@ -54,17 +55,26 @@ class AppendedOnce(Checker):
         if first is None:
             if is_forgotten and key in self._newest:
                 self.world.count("C5 idle producer came back")
+                if not self._is_next(key, batch.base_sequence):
+                    self._excuse(batch)
         elif is_forgotten or key in self._repeated:
             self.world.count("C5 copy appended after expiry")
             self._repeated[key] = None
-            for record in iterate_records(batch):
-                self.twice[identity(record)] = None
+            self._excuse(batch)
         elif not self.world.may_be_torn(producer_id, batch.producer_epoch) and place not in self.world.ledger.damaged:
             raise Violation(
                 "T1 a batch is appended once",
                 f"{place[0]}-{place[1]}: sequence {name[2]} of producer {producer_id} epoch {name[1]} is at {first} "
                 f"and at {batch.base_offset}",
             )
+
+    def _is_next(self, key: Key, sequence: int) -> bool:
+        newest = self._newest.get(key)
+        return newest is not None and (newest.last_sequence + 1) % SEQUENCE_END == sequence
+
+    def _excuse(self, batch: BatchView) -> None:
+        for record in iterate_records(batch):
+            self.excused[identity(record)] = None
 
     def reopened(self, place: Place, end: int, kept: list[BatchView], lost: list[BatchView]) -> None:
         if not lost:
@@ -120,6 +130,4 @@ class AppendedOnce(Checker):
         key = (place, producer_id)
         if not self.may_be_forgotten(place, producer_id) and key not in self._forgotten:
             return False
-        newest = self._newest.get(key)
-        is_next = newest is not None and (newest.last_sequence + 1) % SEQUENCE_END == sequence
-        return key in self._repeated or not is_next
+        return key in self._repeated or not self._is_next(key, sequence)
