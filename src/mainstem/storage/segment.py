@@ -256,8 +256,7 @@ class Segment:
         if max_timestamp > self._max_timestamp:
             self._max_timestamp = max_timestamp
             self._max_timestamp_offset = last_offset
-        if self._bytes_since_index_entry > self._index_interval_bytes:
-            self.check_indexes()
+        if self._bytes_since_index_entry > self._index_interval_bytes and not self._is_built_anew():
             self.offset_index.append(last_offset, position)
             self.time_index.append_if_later(self._max_timestamp, self._max_timestamp_offset)
             self._bytes_since_index_entry = 0
@@ -269,14 +268,24 @@ class Segment:
 
     def become_inactive(self) -> None:
         """What Kafka does to a segment that is rolled or closed: the last time index entry, and no tails."""
-        if self._max_timestamp_known:
-            self.check_indexes()
+        if self._max_timestamp_known and not self._is_built_anew():
             self.time_index.append_if_later(self._max_timestamp, self._max_timestamp_offset)
         if self.offset_index.loaded:
             self.offset_index.trim()
         if self.time_index.loaded:
             self.time_index.trim()
         self._forget_recent()
+
+    def _is_built_anew(self) -> bool:
+        """Before an entry is added: whether that takes new indexes, which have it already. May block.
+
+        The last entry that was read may be past all batches, which only shows when a later one comes.
+        """
+        self.check_indexes()
+        if not self.time_index.is_ahead_of(self._max_timestamp, self._max_timestamp_offset):
+            return False
+        self.rebuild_indexes()
+        return True
 
     def truncate_to(self, offset: i64, now_ms: i64) -> None:
         """Removes every batch that ends at or past `offset`, and what the indexes say about them."""

@@ -47,6 +47,11 @@ class TimeIndex(IndexFile):
         timestamp, offset = read_i64_be(entry, 0), self.base_offset + i64(read_i32_be(entry, 8))
         return None if timestamp < 0 or offset < self.base_offset else (timestamp, offset)
 
+    def is_ahead_of(self, timestamp: i64, offset: i64) -> bool:
+        """Whether the last entry has a larger offset than a later timestamp: one of the two is wrong."""
+        self.load()
+        return timestamp > self.last_timestamp and self.entries > 0 and offset < self.last_offset
+
     def append_if_later(self, timestamp: i64, offset: i64) -> None:
         """Adds an entry when `timestamp` is later than the last one; Kafka adds nothing for an equal one."""
         self.load()

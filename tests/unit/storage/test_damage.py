@@ -32,11 +32,11 @@ LOG = f"{DIRECTORY}/{0:020}.log"
 LAST_LOG = f"{DIRECTORY}/{16:020}.log"
 
 
-def closed() -> SimDisk:
-    """A disk with a log of 20 batches in three segments, closed cleanly."""
+def closed(count: int = COUNT) -> SimDisk:
+    """A disk with a log of so many batches, eight a segment, closed cleanly."""
     disk = new_disk()
     log = open_in(disk, SETTINGS)
-    for number in range(COUNT):
+    for number in range(count):
         append(log, batch(b"%02d" % number, timestamp=NOW_MS + number), leader_epoch=number // 5)
     log.close(NOW_MS)
     return disk
@@ -335,3 +335,19 @@ def test_retention_knows_the_newest_record_of_a_segment_whose_indexes_were_built
     log = open_in(disk, settings, recovery_point=end)
     assert log.delete_old_segments(NOW_MS + 10) == 0
     assert log.delete_old_segments(NOW_MS + 1001) > 0
+
+
+@pytest.mark.parametrize("more", [1, 2])
+def test_a_log_closes_though_its_time_index_names_an_offset_that_is_not_there(more: int) -> None:
+    """The assertion that entries come in order ended the broker's stop (seed 1004225)."""
+    disk = closed()
+    index = disk.open(f"{DIRECTORY}/{16:020}.timeindex")
+    index.write_at(index.size() - 4, [(1 << 20).to_bytes(4, "big")])
+    log = reopened(disk)
+    for number in range(COUNT, COUNT + more):
+        append(log, batch(b"%02d" % number, timestamp=NOW_MS + number), leader_epoch=number // 5)
+    log.close(NOW_MS)
+    expected = file_contents(closed(COUNT + more))
+    assert {name: data for name, data in file_contents(disk).items() if not name.endswith(".snapshot")} == {
+        name: data for name, data in expected.items() if not name.endswith(".snapshot")
+    }, "as if it had never been closed, nor damaged"
