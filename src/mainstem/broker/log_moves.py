@@ -74,8 +74,10 @@ class LogMoves:
     async def begin(self, partition: Partition, target: LogDirectory) -> None:
         """Moves a partition to that directory; a move to another one ends. RemoteError where it cannot begin."""
         self._broker.partitions.dirs.interrupted_moves.pop((partition.topic, partition.index), None)
-        # Whoever asked may not wait for the answer; what was begun is finished all the same.
-        await asyncio.shield(self._start(self._begin(partition, target)))
+        # Whoever asked may not wait for the answer: what was begun is finished all the same, and its error looked at.
+        beginning = self._start(self._begin(partition, target))
+        beginning.add_done_callback(lambda done: done.cancelled() or done.exception())
+        await asyncio.shield(beginning)
 
     async def _begin(self, partition: Partition, target: LogDirectory, is_resumed: bool = False) -> None:
         async with self._beginning:

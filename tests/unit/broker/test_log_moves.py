@@ -1,6 +1,8 @@
 """Partitions on their way to another directory, and what else happens to their logs meanwhile."""
 
 import asyncio
+import errno
+import gc
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -266,6 +268,34 @@ def test_a_stop_while_the_folder_of_a_copy_is_made_waits_for_it() -> None:
         await stopped
         folders = [name for path in ("/d1", "/d2") for name in broker.fs.list_directory(path) if "-future" in name]
         assert len(folders) == 1, "the next start begins it anew"
+
+    run(story)
+
+
+def test_a_move_that_cannot_begin_is_no_surprise_when_who_asked_for_it_is_gone() -> None:
+    """The loop reported an error that nobody had looked at (seed 1003282)."""
+
+    async def story(broker: FakeBroker) -> None:
+        partition = await served(broker)
+        reported: list[dict[str, Any]] = []
+        broker.loop.set_exception_handler(lambda loop, context: reported.append(context))
+        broker.loop.set_default_executor(ThreadPoolExecutor(1))
+        held = threading.Event()
+        blocked = broker.loop.run_in_executor(None, held.wait, 10)
+        target = elsewhere(broker)
+        asking = broker.loop.create_task(broker.log_moves.begin(partition, target))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        asking.cancel()  # the connection is closed
+        await asyncio.wait([asking])
+        del asking
+        broker.partitions.directory_failed(target, OSError(errno.EIO, "gone"))
+        held.set()
+        await blocked
+        await broker.log_moves.stop()
+        assert not broker.partitions.dirs.moves
+        gc.collect()
+        assert reported == []
 
     run(story)
 
