@@ -28,7 +28,7 @@ from mainstem.sim.loop import EPOCH_MS, Scheduler, SimClock, make_loop
 from mainstem.sim.workloads import check_got_on
 from mainstem.sim.written import Written, WrittenLog
 from mainstem.storage.open_files import OpenFiles
-from mainstem.storage.partition_jobs import COPY
+from mainstem.storage.partition_folder import COPY
 from mainstem.storage.recovery import open_log
 
 PLACE = ("log", 0)

@@ -32,7 +32,7 @@ from mainstem.storage.clean_shutdown import (
 )
 from mainstem.storage.fs import FileSystem, Lock
 from mainstem.storage.meta_properties import MetaProperties, read_meta_properties
-from mainstem.storage.partition_folder import FolderKind, PartitionFolder, parse_folder_name
+from mainstem.storage.partition_folder import COPY, FolderKind, PartitionFolder, parse_folder_name
 
 LOCK: Final = ".lock"
 CHECKPOINTS: Final = (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS, CLEANER_OFFSETS)
@@ -130,6 +130,15 @@ class LogDirectory:
         except OSError as error:
             self._failure = error
             raise
+
+    def is_copy(self, key: TopicPartition) -> bool:
+        """Whether a copy has the partition's name and may not have taken its place."""
+        return self._fs.exists(f"{self.partitions[key]}/{COPY}")
+
+    def end_copy(self, key: TopicPartition) -> None:
+        """What was a copy is the partition from now on, durably."""
+        self._fs.remove(f"{self.partitions[key]}/{COPY}")
+        self._fs.sync_directory(self.partitions[key])
 
     def closed_cleanly(self, key: TopicPartition) -> bool:
         """Whether the previous stop has closed and synced a log."""

@@ -57,7 +57,7 @@ from mainstem.storage.partition_folder import (
     future_folder_name,
     stray_folder_name,
 )
-from mainstem.storage.partition_jobs import COPY, CopyFolder, Creation, Deletion, NewPartition, was_used
+from mainstem.storage.partition_jobs import CopyFolder, Creation, Deletion, NewPartition, may_be_of, may_hold_records
 from mainstem.storage.partition_metadata import read_topic_id
 
 _CREATED_TOGETHER: Final = 128
@@ -275,6 +275,8 @@ class LogDirs(Generic[LogT]):
                     self.interrupted_moves[folder.topic, folder.partition] = directory
         if self.any_offline:
             self._set_aside_what_is_offline(assigned)
+        else:
+            self._serve_copies()
         for directory in self.online:
             for (topic, partition), path in list(directory.partitions.items()):
                 if directory.offline is None:
@@ -285,19 +287,19 @@ class LogDirs(Generic[LogT]):
         self, key: TopicPartition, one: LogDirectory, two: LogDirectory, assigned: bytes | None, owner: bytes | None
     ) -> None:
         """Keeps one of two folders of a partition, which a move or a creation left when it was interrupted."""
-        copies = [each for each in (one, two) if self._is_copy(each, key)]
-        if len(copies) == 1 and self._may_be_of(owner, two if copies[0] is one else one, key):
+        copies = [each for each in (one, two) if each.is_copy(key)]
+        if len(copies) == 1 and may_be_of(self._fs, (two if copies[0] is one else one).partitions[key], owner):
             # Whatever the metadata names: it may not have heard of the move before, which ended elsewhere.
             kept, dropped = (two, one) if copies[0] is one else (one, two)
         elif assigned in (one.directory_id, two.directory_id):
             kept, dropped = (one, two) if assigned == one.directory_id else (two, one)
-        elif not self._may_be_of(owner, two, key):
+        elif not may_be_of(self._fs, two.partitions[key], owner):
             kept, dropped = one, two  # which may be of another topic too: then the caller sets it aside
-        elif not self._may_be_of(owner, one, key):
+        elif not may_be_of(self._fs, one.partitions[key], owner):
             kept, dropped = two, one
-        elif len(copies) == 2 or not self._may_hold_records(two, key):
+        elif len(copies) == 2 or not may_hold_records(self._fs, two.partitions[key]):
             kept, dropped = one, two  # of two copies either goes, and the other where the partition itself is found
-        elif not self._may_hold_records(one, key):
+        elif not may_hold_records(self._fs, one.partitions[key]):
             kept, dropped = two, one
         else:
             raise ValueError(f"log.dirs: {folder_name(*key)} is in both {one.path} and {two.path}")
@@ -317,25 +319,18 @@ class LogDirs(Generic[LogT]):
             if named is None:
                 continue
             # The metadata may name the directory of a copy, where it has not heard of the move before.
-            if self._is_copy(home, key) or (named not in online and not self._may_hold_records(home, key)):
+            if home.is_copy(key) or (named not in online and not may_hold_records(self._fs, home.partitions[key])):
                 with suppress(StorageError):  # its directory is offline then, and takes it along
                     self.set_stray(*key)
 
-    def _may_be_of(self, topic_id: bytes | None, directory: LogDirectory, key: TopicPartition) -> bool:
-        try:
-            return topic_id is not None and read_topic_id(self._fs, directory.partitions[key]) == topic_id
-        except OSError:
-            return True
-
-    def _is_copy(self, directory: LogDirectory, key: TopicPartition) -> bool:
-        """Whether a copy has the partition's name and may not have taken its place."""
-        return self._fs.exists(f"{directory.partitions[key]}/{COPY}")
-
-    def _may_hold_records(self, directory: LogDirectory, key: TopicPartition) -> bool:
-        try:
-            return was_used(self._fs, directory.partitions[key])
-        except OSError:
-            return True
+    def _serve_copies(self) -> None:
+        """Where the partition itself is nowhere, what is written from now on must not be set aside as an old copy."""
+        for key, home in list(self._homes.items()):
+            try:
+                if home.offline is None and home.is_copy(key):
+                    home.end_copy(key)
+            except OSError as error:
+                self.take_offline(home, error)
 
     def _open(self, directory: LogDirectory, topic: str, partition: int, folder: str, clean: bool) -> LogPlace:
         key = (topic, partition)
@@ -615,8 +610,7 @@ class LogDirs(Generic[LogT]):
             # Until the next checkpoint a crash would bring back what DeleteRecords took, and take a gap for a lost end.
             for name in (LOG_STARTS, RECOVERY_POINTS):
                 self._collect(target, name).write()
-            self._fs.remove(f"{target.partitions[topic, partition]}/{COPY}")
-            self._fs.sync_directory(target.partitions[topic, partition])
+            target.end_copy((topic, partition))
         except OSError as error:
             raise StorageError(target.path, str(error), cause=error) from error
         folder = f"{moved.source.path}/{deleted_folder_name(topic, partition, self._rng)}"

@@ -15,6 +15,9 @@ from typing import Final
 METADATA_FOLDER: Final = "__cluster_metadata-0"
 """The quorum's own log: it lives in a log directory but is opened by the quorum, never by what opens partitions."""
 
+COPY: Final = "copy"
+"""A file of ours in the folder of a copy that has not taken its partition's place. Kafka takes no notice of it."""
+
 _NAME_MAX: Final = 255
 _PARTITION_MAX: Final = 0x7FFFFFFF
 _FOLDER: Final = re.compile(r"([a-zA-Z0-9._-]+)-(0|[1-9][0-9]{0,9})(?:\.([^.]+)-(delete|stray|future))?")

@@ -9,18 +9,14 @@ is set aside as stray, and is made anew.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from mainstem.storage import names
 from mainstem.storage.checkpoint import MalformedFileError, TopicPartition
 from mainstem.storage.errors import StorageError
 from mainstem.storage.fs import FileSystem
 from mainstem.storage.log_directory import LogDirectory
-from mainstem.storage.partition_folder import folder_name
+from mainstem.storage.partition_folder import COPY, folder_name
 from mainstem.storage.partition_metadata import read_topic_id, write_topic_id
-
-COPY: Final = "copy"
-"""A file of ours in the folder of a copy. Kafka takes no notice of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +108,21 @@ def _make_folder(fs: FileSystem, folder: str) -> None:
     fs.make_directory(folder)
     for extension in (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX):
         fs.open(f"{folder}/{names.offset_name(0, extension)}", create=True).close()
+
+
+def may_be_of(fs: FileSystem, folder: str, topic_id: bytes | None) -> bool:
+    """Whether a folder is of this topic, or nobody can tell."""
+    try:
+        return topic_id is not None and read_topic_id(fs, folder) == topic_id
+    except OSError:
+        return True
+
+
+def may_hold_records(fs: FileSystem, folder: str) -> bool:
+    try:
+        return was_used(fs, folder)
+    except OSError:
+        return True
 
 
 def was_used(fs: FileSystem, folder: str) -> bool:

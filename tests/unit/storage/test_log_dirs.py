@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -643,6 +644,27 @@ def test_a_copy_is_not_served_while_a_directory_is_offline_though_the_metadata_n
     list(dirs.load(0, lambda topic, partition: named, lambda topic, partition: TOPIC_ID))
     assert dirs.any_offline
     assert ("t", 0) not in dirs.logs
+
+
+def test_a_copy_that_was_served_is_the_partition_though_a_directory_is_offline_later() -> None:
+    """What had been written to it was set aside as an old copy, with the partition made anew (seed 1009031)."""
+    disk = new_disk("/a", "/b")
+    make_folder(disk, "/a/t-0", TOPIC_ID)
+    fill(disk, "/a/t-0/00000000000000000000.log")
+    disk.open("/a/t-0/copy", create=True).close()
+
+    def load() -> LogDirs[Any]:
+        dirs = LogDirs(disk, Random(2), ["/a", "/b"], CLUSTER, 1, open_fake)
+        named = dirs.directories[0].directory_id
+        list(dirs.load(0, lambda topic, partition: named, lambda topic, partition: TOPIC_ID))
+        return dirs
+
+    assert ("t", 0) in load().logs, "the partition is nowhere else"
+    disk.power_loss()
+    disk.faults.append(Fault(Effect.FAIL, None, "/b/", times=-1))
+    dirs = load()
+    assert dirs.any_offline
+    assert dirs.logs["t", 0].place.folder == "/a/t-0"
 
 
 @pytest.mark.parametrize("own", ["/a", "/b", "/c"])

@@ -15,7 +15,7 @@ runs with a disk that has failed, whose syncs prove nothing; and runs in which p
 from mainstem.broker.app import Broker
 from mainstem.sim.checkers import Checker
 from mainstem.sim.ledger import Place, Violation
-from mainstem.storage.partition_jobs import COPY
+from mainstem.storage.partition_folder import COPY
 from mainstem.storage.snapshot import decode_snapshot
 
 OFFSET_DIGITS = 20
