@@ -42,7 +42,7 @@ def sets_the_old_aside_first(patch: pytest.MonkeyPatch, reached: Reached) -> Non
     """For a moment a partition has no folder, and a start finds none."""
     finish_move = LogDirs.finish_move
 
-    def finish(self: LogDirs[Log], topic: str, partition: int, now_ms: int) -> Moved[Log]:
+    def finish(self: LogDirs[Log], topic: str, partition: int) -> Moved[Log]:
         key = (topic, partition)
         source = self._homes[key]
         aside = f"{source.path}/{deleted_folder_name(topic, partition, self._rng)}"
@@ -51,7 +51,7 @@ def sets_the_old_aside_first(patch: pytest.MonkeyPatch, reached: Reached) -> Non
         old, source.partitions[key] = source.partitions[key], aside
         reached()
         try:
-            return finish_move(self, topic, partition, now_ms)
+            return finish_move(self, topic, partition)
         except StorageError:
             self._fs.rename(aside, old)
             source.partitions[key] = old

@@ -2,9 +2,9 @@
 
 A move copies the log a piece at a time, what blocks in a thread, until the copy has caught up and is durable. Then, in
 one go on the loop, the last records are copied and the copy takes the log's place: nothing may be appended in between,
-and whoever appends does not wait for threads. So everybody waits for the few fsyncs of one partition, no more: swaps
-come one at a time, and after each the loop is everybody's for as long as it took. At most
-`num.replica.alter.log.dirs.threads` partitions are copied at a time; the others wait, with an empty copy.
+and whoever appends does not wait for threads. So everybody waits for the few fsyncs of one partition, a look at each
+of its producers, and no more: swaps come one at a time, and after each the loop is everybody's for as long as it took.
+At most `num.replica.alter.log.dirs.threads` partitions are copied at a time; the others wait, with an empty copy.
 
 The metadata is told where the partition is before the move, if it does not know, and after it; the copy waits for it to
 name one of the two directories, or nobody could tell after a crash which of them to keep. Where the old folder could
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PIECE_BYTES: Final = 1 << 20
+SWAP_BYTES: Final = 128 << 10
+UNSYNCED_BYTES: Final = 16 << 20
+"""How much of a copy the swap may have to sync. Not less: where much is written, more comes while a thread syncs."""
 _LOOK_AGAIN_S: Final = 0.1
 
 
@@ -45,7 +48,7 @@ class LogMoves:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self.piece_bytes = PIECE_BYTES
-        """How much is copied at a time, and how much may be left for the swap."""
+        """How much is copied at a time."""
         config = broker.config
         key = "num.replica.alter.log.dirs.threads"
         copied_at_once = config.get_int(key, at_least=1) if config.get(key) is not None else len(config.log_dirs)
@@ -56,6 +59,11 @@ class LogMoves:
         self._holders: dict[tuple[str, int], Move[Log]] = {}
         """For which move a partition flushes nothing: one that was taken over may end later than the next begins."""
         self._stopping = False
+
+    @property
+    def swap_bytes(self) -> int:
+        """How much may be left for the swap."""
+        return min(self.piece_bytes, SWAP_BYTES)
 
     def resume(self) -> None:
         """Begins anew what the last run did not finish."""
@@ -157,14 +165,14 @@ class LogMoves:
             partition.release()
 
     async def _copy(self, partition: Partition, move: Move[Log], copy: LogCopy) -> None:
-        is_durable = False
+        is_flushed, unsynced_bytes = False, 0
         while self._is_on(partition, move):
             try:
-                if not copy.is_close(self.piece_bytes):
-                    await self._copy_piece(partition, move, copy)
-                elif not is_durable:
+                if not copy.is_close(self.swap_bytes):
+                    unsynced_bytes += await self._copy_piece(partition, move, copy)
+                elif not is_flushed or unsynced_bytes > UNSYNCED_BYTES:
                     await self._flush(partition, move)
-                    is_durable = True
+                    is_flushed, unsynced_bytes = True, 0
                 elif not self._is_named(partition, move):
                     await self._look_again()
                 else:
@@ -186,7 +194,7 @@ class LogMoves:
             if partition.is_busy:
                 self._holders[partition.topic, partition.index] = move
                 await partition.hold()
-            is_ready = copy.is_close(self.piece_bytes) and self._is_named(partition, move)
+            is_ready = copy.is_close(self.swap_bytes) and self._is_named(partition, move)
             if partition.is_busy or not is_ready or not self._is_on(partition, move):
                 return
             loop = self._broker.loop
@@ -202,7 +210,8 @@ class LogMoves:
         named = self._broker.assignments.named(partition.topic_id, partition.index)
         return home is not None and named in (home.directory_id, move.directory.directory_id)
 
-    async def _copy_piece(self, partition: Partition, move: Move[Log], copy: LogCopy) -> None:
+    async def _copy_piece(self, partition: Partition, move: Move[Log], copy: LogCopy) -> int:
+        """How many bytes were copied."""
         broker = self._broker
         step = copy.begin_read(self.piece_bytes, broker.clock.wall_ms())
         while isinstance(step, ReadJob):
@@ -214,21 +223,26 @@ class LogMoves:
                 raise StorageError(partition.log.directory, str(error), cause=error) from error
             if not self._is_on(partition, move):
                 job.unpin()
-                return
+                return 0
             try:
                 step = copy.source.finish_read(job)
             except RemoteError:
-                return  # retention took what was looked for: the next piece begins where the log does now
+                return 0  # retention took what was looked for: the next piece begins where the log does now
         try:
             data = await broker.loop.run_in_executor(None, step.read)
         except OSError as error:
             raise StorageError(partition.log.directory, str(error), cause=error) from error
         finally:
             step.release()
-        if self._is_on(partition, move):
-            copy.append(data, broker.clock.wall_ms())
-            if move.log.has_unflushed_roll:
-                await self._flush_copy(partition, move, rolled_only=True)
+        if not self._is_on(partition, move):
+            return 0
+        for _ in copy.append_in_steps(data, broker.clock.wall_ms()):
+            await asyncio.sleep(0)
+            if not self._is_on(partition, move):
+                return 0
+        if move.log.has_unflushed_roll:
+            await self._flush_copy(partition, move, rolled_only=True)
+        return len(data)
 
     async def _flush(self, partition: Partition, move: Move[Log]) -> None:
         """Makes the bulk of both logs durable in threads, so that the swap has little left to do."""
@@ -253,7 +267,7 @@ class LogMoves:
         dirs = broker.partitions.dirs
         now_ms = broker.clock.wall_ms()
         copy.complete(self.piece_bytes, now_ms)
-        moved = dirs.finish_move(partition.topic, partition.index, now_ms)
+        moved = dirs.finish_move(partition.topic, partition.index)
         partition.replace_log(moved.log)
         try:
             moved.log.keep_producers(now_ms)

@@ -316,6 +316,7 @@ class Partition:
         """The same records in another directory. What is not in its files goes along: who may begin a transaction, who
         is fenced, and what producers sent before the log's start."""
         assert log.log_end == self.log.log_end, f"{self} ends at {self.log.log_end}, its copy at {log.log_end}"
+        log.config = self.log.config
         log.verifies_transactions = self.log.verifies_transactions
         log.verifications = self.log.verifications
         log.take_producers_of(self.log)

@@ -464,6 +464,13 @@ class Log(RestructuredLog):
         self.producers.take_over(copied.producers)
         self._update_first_unstable()
 
+    def relocate(self, directory: str) -> None:
+        """Its folder is called `directory` now. All of it must be durable, and nobody at work in it."""
+        self.directory = directory
+        self.producers.relocate(directory)
+        for segment in self._segments.all():
+            segment.relocate(directory)
+
     def keep_producers(self, now_ms: i64) -> None:
         """Makes durable what `take_producers_of` told that is not in the files. Blocks.
 

@@ -8,14 +8,17 @@ cut elsewhere, and its indexes are its own. Rules:
 - What may block is a `ReadJob` or a `Slice.read`, for a thread; the rest is the loop's.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
-from mainstem.protocol.batch import BatchView
+from mainstem.protocol.batch import BatchView, iterate_batches
 from mainstem.storage.log import Log
 from mainstem.storage.reading import ReadJob, Slice
 
 _ANY_EPOCH: Final = 0x7FFFFFFF
 _NEVER: Final = 1 << 62
+_BATCHES_TOGETHER: Final = 256
+"""How many batches are appended before others are served: some milliseconds."""
 
 
 class LogCopy:
@@ -58,15 +61,25 @@ class LogCopy:
         return self._truncations != source.truncations
 
     def append(self, data: bytes, now_ms: int) -> None:
-        """Takes what was read; nothing, where the source had no batch from there to its end."""
+        for _ in self.append_in_steps(data, now_ms):
+            pass
+
+    def append_in_steps(self, data: bytes, now_ms: int) -> Iterator[None]:
+        """Takes what was read; nothing, where the source had no batch from there to its end.
+
+        Between two steps the loop may serve others. Who ends the move meanwhile takes no more of them.
+        """
         source, target = self.source, self.target
         if not data:
             target.skip_to(self._begun_end, now_ms)
-        else:
-            first = BatchView(data, 0).base_offset
-            if target.size == 0 and first < target.log_end:
-                target.truncate_fully_and_start_at(first, now_ms)
-            target.append_as_follower(data, 0, len(data), _ANY_EPOCH, now_ms)
+        elif target.size == 0 and (first := BatchView(data, 0).base_offset) < target.log_end:
+            target.truncate_fully_and_start_at(first, now_ms)
+        start = 0
+        for end in _ends(data):
+            if start:
+                yield
+            target.append_as_follower(data, start, end, _ANY_EPOCH, now_ms)
+            start = end
         target.update_high_watermark(source.high_watermark)
 
     def complete(self, max_bytes: int, now_ms: int) -> None:
@@ -85,3 +98,13 @@ class LogCopy:
             target.advance_log_start(source.log_start)
         source.flush(now_ms)
         target.flush(now_ms)
+
+
+def _ends(data: bytes) -> list[int]:
+    """Where to pause between batches, and where they end."""
+    ends: list[int] = []
+    for number, batch in enumerate(iterate_batches(data, 0, len(data))):
+        if number % _BATCHES_TOGETHER == 0:
+            ends.append(0)
+        ends[-1] = batch.end
+    return ends

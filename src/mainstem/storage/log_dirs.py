@@ -80,6 +80,7 @@ class DirectoryLog(Protocol):
     def log_start(self) -> int: ...
     @property
     def segments(self) -> Sequence[HasBaseOffset]: ...
+    def relocate(self, directory: str) -> None: ...
     def close(self, now_ms: int) -> None: ...
     def abandon(self) -> None: ...
 
@@ -572,33 +573,29 @@ class LogDirs(Generic[LogT]):
         else:
             self._removals.append(Removal(self._fs, directory, discarded, 0))
 
-    def finish_move(self, topic: str, partition: int, now_ms: int) -> Moved[LogT]:
+    def finish_move(self, topic: str, partition: int) -> Moved[LogT]:
         """The copy takes the partition's place. It must hold all of it, and both must be durable. Blocks.
 
         StorageError where the new directory is to go offline. The old folder is still there: `leave` sets it aside.
         """
         key = (topic, partition)
         move = self.moves[key]
-        old = self.logs[key]
         source, target = self._homes[key], move.directory
         folder = f"{target.path}/{folder_name(topic, partition)}"
         try:
-            move.log.close(now_ms)
             target.drop_entries([key], target.next_number())
             self._fs.rename(move.folder, folder)
             self._fs.sync_directory(target.path)
-            opened = self._open_log(
-                LogPlace(folder, topic, partition, old.recovery_point, old.log_start, old.high_watermark, clean=True)
-            )
         except OSError as error:
             raise StorageError(folder, str(error), cause=error) from error
+        move.log.relocate(folder)
         del self.moves[key]
-        old.abandon()
+        self.logs[key].abandon()
         old_folder = source.partitions.pop(key)
         target.partitions[key] = folder
         self._homes[key] = target
-        self.logs[key] = opened
-        return Moved(opened, source, old_folder)
+        self.logs[key] = move.log
+        return Moved(move.log, source, old_folder)
 
     def leave(self, moved: Moved[LogT], topic: str, partition: int, now_ms: int) -> None:
         """Sets the old folder of a partition aside that lives elsewhere now, durably. Blocks.
@@ -610,6 +607,7 @@ class LogDirs(Generic[LogT]):
             # Until the next checkpoint a crash would bring back what DeleteRecords took, and take a gap for a lost end.
             for name in (LOG_STARTS, RECOVERY_POINTS):
                 self._collect(target, name).write()
+            self._take_along_what_is_cleaned((topic, partition), moved.source, target)
             target.end_copy((topic, partition))
         except OSError as error:
             raise StorageError(target.path, str(error), cause=error) from error
@@ -617,6 +615,13 @@ class LogDirs(Generic[LogT]):
         self._fs.rename(moved.old_folder, folder)
         self._fs.sync_directory(moved.source.path)
         self._removals.append(Removal(self._fs, moved.source, folder, now_ms + self.delete_delay_ms))
+
+    def _take_along_what_is_cleaned(self, key: TopicPartition, source: LogDirectory, target: LogDirectory) -> None:
+        """Or a start before the next cleaning would have all of the log cleaned again."""
+        cleaned_to = source.checkpoints[CLEANER_OFFSETS].get(key)
+        if cleaned_to is not None:
+            offsets = self._offsets(target, CLEANER_OFFSETS) | {key: cleaned_to}
+            target.write_checkpoint(CLEANER_OFFSETS, offsets, target.next_number())
 
     def take_removals(self, now_ms: int) -> list[Removal]:
         """What was deleted long enough ago, for the caller to run. A clock that was set back delays nothing twice."""

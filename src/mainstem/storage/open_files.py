@@ -66,6 +66,11 @@ class FileRef:
         fs.rename(self.path, path)
         self.path = path
 
+    def relocate(self, path: str) -> None:
+        """The file has another path, by a rename of its folder; it is opened there when it is next used."""
+        self.discard()
+        self.path = path
+
     def discard(self) -> None:
         """Closes the file with its last pin, or now. A later `pin` would open it again."""
         self._discarded = True

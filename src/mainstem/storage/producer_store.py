@@ -18,7 +18,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from mainstem.core.log.producers import ProducerStates
+from mainstem.core.log.producers import Producer, ProducerStates
 from mainstem.protocol.batch import NO_TIMESTAMP
 from mainstem.protocol.varint import I64_MAX
 from mainstem.storage import names
@@ -129,6 +129,12 @@ class ProducerStore:
         path = self.path_of(offset)
         self._unsynced = [file for file in self._unsynced if file.path != path]
 
+    def relocate(self, directory: str) -> None:
+        """The log's folder is called `directory` now. All that was captured must be written."""
+        assert not self._unsynced, f"{self._unsynced[0].path} is not durable"
+        self._waiting = {}
+        self._directory = directory
+
     def abandon(self) -> None:
         """The log is let go of: its folder may have another name soon."""
         for file in self._waiting.values():
@@ -203,10 +209,21 @@ class ProducerStore:
 
     def take_over(self, other: "ProducerStore") -> None:
         """Knows what the other does from now on, at the same offset; a snapshot that is there already knows less."""
-        self.is_ahead = any(self.states.get(producer.producer_id) is None for producer in other.states.all())
+        self.is_ahead = any(self._knows_less(producer) for producer in other.states.all())
         self.states = other.states
         if len(self.states) > 0:
             self._last_snapshot = min(self._last_snapshot, self.states.end_offset - 1)
+
+    def _knows_less(self, producer: Producer) -> bool:
+        """Also where a marker is left of it, which has no sequence, or a batch, which has no coordinator's epoch."""
+        known = self.states.get(producer.producer_id)
+        return (
+            known is None
+            or known.epoch != producer.epoch
+            or known.last_sequence != producer.last_sequence
+            or known.coordinator_epoch != producer.coordinator_epoch
+            or known.txn_first_offset != producer.txn_first_offset
+        )
 
     def start_at(self, offset: i64) -> None:
         """Forgets every producer and every snapshot; the log begins anew at `offset`."""

@@ -574,6 +574,11 @@ class Segment:
             if self._fs.exists(ref.path):
                 ref.rename(self._fs, ref.path.removesuffix(suffix))
 
+    def relocate(self, directory: str) -> None:
+        """Its folder is called `directory` now."""
+        for ref in (self.log, self.offset_index.ref, self.time_index.ref, self.txn_index.ref):
+            ref.relocate(f"{directory}/{ref.path.rpartition('/')[2]}")
+
     def discard(self) -> None:
         """Closes the files once nobody reads them."""
         for ref in self.refs():

@@ -112,7 +112,7 @@ def test_a_cleaning_under_way_ends_when_its_log_begins_to_move() -> None:
 
     asyncio.run(run())
     copies[0].complete(1 << 20, NOW_MS)
-    moved = dirs.finish_move("t", 0, NOW_MS).log
+    moved = dirs.finish_move("t", 0).log
     for now_ms in (NOW_MS, NOW_MS + 1, NOW_MS + 2):
         append(moved, batch(b"4" * 50, key=b"d"))
         moved.roll(NOW_MS)

@@ -4,11 +4,13 @@ from random import Random
 
 import pytest
 
+from mainstem.core.log.producers import Origin
 from mainstem.protocol.batch import BatchView
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.sim.disk import SimDisk
 from mainstem.sim.faults import Effect, Fault
 from mainstem.storage import names
+from mainstem.storage.checkpoint import CLEANER_OFFSETS
 from mainstem.storage.errors import StorageError
 from mainstem.storage.log import Log
 from mainstem.storage.log_copy import LogCopy
@@ -31,9 +33,9 @@ def bytes_of(batches: list[BatchView]) -> bytes:
     return b"".join(bytes(each.buffer[each.start : each.end]) for each in batches)
 
 
-def new_pair(**settings: int) -> tuple[SimDisk, Log, Log]:
+def new_pair(segment_bytes: int = 500, **settings: int) -> tuple[SimDisk, Log, Log]:
     disk = logs.new_disk()
-    config = logs.config(segment_bytes=500, **settings)
+    config = logs.config(segment_bytes=segment_bytes, **settings)
     return disk, open_in(disk, config), open_in(disk, config, directory="/other/orders-0")
 
 
@@ -66,6 +68,22 @@ def test_a_copy_holds_the_same_bytes_offsets_epochs_and_producers() -> None:
     assert producer.last_sequence == 19
 
 
+def after_a_power_loss(disk: SimDisk, moved: Log, source: Log) -> Log:
+    """The copy once it has taken the place of its source, and the machine has lost its power."""
+    moved.take_producers_of(source)
+    moved.keep_producers(NOW_MS)
+    for folder in ("/", "/other"):
+        disk.sync_directory(folder)
+    disk.power_loss_keeping({})
+    return open_in(
+        disk,
+        moved.config,
+        directory="/other/orders-0",
+        recovery_point=moved.recovery_point,
+        log_start=moved.log_start,
+    )
+
+
 def test_a_producer_whose_batches_are_gone_is_known_of_a_copy_after_a_crash() -> None:
     """T1: the batches that are left tell nothing of it; the snapshots of the log that was copied did."""
     disk, source, target = new_pair()
@@ -75,16 +93,84 @@ def test_a_producer_whose_batches_are_gone_is_known_of_a_copy_after_a_crash() ->
     source.advance_log_start(1)
     assert source.delete_old_segments(NOW_MS) == 1
     LogCopy(source, target).complete(PIECE, NOW_MS)
-    target.take_producers_of(source)
-    target.keep_producers(NOW_MS)
-    point = target.recovery_point
-    for folder in ("/", "/other"):
-        disk.sync_directory(folder)
-    disk.power_loss_keeping({})
-    again = open_in(disk, target.config, directory="/other/orders-0", recovery_point=point)
+    again = after_a_power_loss(disk, target, source)
     producer = again.producers.states.get(1)
     assert producer is not None
     assert (producer.epoch, producer.last_sequence, again.log_end) == (3, 0, 2)
+
+
+def test_a_producer_of_which_a_marker_alone_is_left_goes_on_after_a_move_and_a_crash() -> None:
+    """T1: a marker has no sequence. The next batch of a transaction that follows would be out of order."""
+    disk, source, target = new_pair()
+    append(source, batch(b"one", b"two", producer_id=2, epoch=0, sequence=0, transactional=True))
+    append(source, logs.marker(2, 0, True), origin=Origin.COORDINATOR)
+    source.roll(NOW_MS)
+    append(source, batch(b"left"))
+    source.advance_log_start(2)
+    LogCopy(source, target).complete(PIECE, NOW_MS)
+    again = after_a_power_loss(disk, target, source)
+    producer = again.producers.states.get(2)
+    assert producer is not None
+    assert producer.last_sequence == 1
+    append(again, batch(b"three", producer_id=2, epoch=0, sequence=2, transactional=True))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_copy_knows_after_a_crash_what_its_log_knew_of_its_producers(seed: int) -> None:
+    rng = Random(seed)
+    disk, log, target = new_pair()
+    next_sequences: dict[int, int] = {}
+    writing: set[int] = set()
+    for _ in range(rng.randint(5, 40)):
+        match rng.choice(("batch", "batch", "batch", "marker", "roll", "log start", "retention", "flush")):
+            case "batch":
+                producer_id = rng.randint(1, 4)
+                transactional = producer_id % 2 == 0
+                sequence, values = next_sequences.get(producer_id, 0), [b"x" * rng.randint(1, 60)] * rng.randint(1, 3)
+                append(
+                    log,
+                    batch(*values, producer_id=producer_id, epoch=0, sequence=sequence, transactional=transactional),
+                )
+                next_sequences[producer_id] = sequence + len(values)
+                if transactional:
+                    writing.add(producer_id)
+            case "marker" if writing:
+                ended = rng.choice(sorted(writing))
+                writing.discard(ended)
+                append(log, logs.marker(ended, 0, rng.random() < 0.5), origin=Origin.COORDINATOR)
+            case "roll" if log.active_segment.size:
+                log.roll(NOW_MS)
+            case "log start":
+                log.advance_log_start(min(log.high_watermark, rng.randint(log.log_start, log.log_end)))
+            case "retention":
+                log.delete_old_segments(NOW_MS)
+            case _:
+                log.flush(NOW_MS)
+    LogCopy(log, target).complete(PIECE, NOW_MS)
+
+    def known(of: Log) -> dict[int, tuple[int, int, int, bool]]:
+        return {
+            each.producer_id: (each.epoch, each.last_sequence, each.coordinator_epoch, each.txn_first_offset >= 0)
+            for each in of.producers.states.all()
+        }
+
+    expected = known(log)
+    assert known(after_a_power_loss(disk, target, log)) == expected
+
+
+def test_a_large_piece_is_appended_in_steps_between_which_others_are_served() -> None:
+    _, source, target = new_pair(segment_bytes=1 << 20)
+    for number in range(600):
+        append(source, batch(b"%d" % number))
+    copy = LogCopy(source, target)
+    found = copy.begin_read(1 << 20, NOW_MS)
+    while isinstance(found, ReadJob):
+        found.run()
+        found = source.finish_read(found)
+    ends = [target.log_end for _ in copy.append_in_steps(found.read(), NOW_MS)]
+    found.release()
+    assert ends == [256, 512]
+    assert bytes_of(read_all(target)) == bytes_of(read_all(source))
 
 
 def test_what_is_appended_meanwhile_is_copied_too() -> None:
@@ -258,7 +344,7 @@ def move(dirs: LogDirs[Log]) -> Log:
     copy = LogCopy(dirs.logs["t", 0], begun.log)
     copy_all(copy)
     copy.complete(PIECE, NOW_MS)
-    moved = dirs.finish_move("t", 0, NOW_MS)
+    moved = dirs.finish_move("t", 0)
     dirs.leave(moved, "t", 0, NOW_MS)
     return moved.log
 
@@ -283,6 +369,30 @@ def test_a_moved_partition_lives_in_its_new_directory_alone() -> None:
     disk.power_loss_keeping({})
     again = new_dirs(disk).logs["t", 0]
     assert (again.log_start, again.log_end >= 24) == (3, True)
+
+
+def test_how_far_a_log_was_cleaned_goes_along_when_it_moves() -> None:
+    """Or the next start would have all of it cleaned again; and what was said there of another log is forgotten."""
+    disk = new_disk()
+    dirs = new_dirs(disk)
+    filled(dirs)
+    source, target = dirs.directories
+    source.write_checkpoint(CLEANER_OFFSETS, {("t", 0): 9}, source.next_number())
+    target.write_checkpoint(CLEANER_OFFSETS, {("t", 0): 77}, target.next_number())
+    move(dirs)
+    disk.power_loss_keeping({})
+    assert new_dirs(disk, TARGET_ID).directories[1].checkpoints[CLEANER_OFFSETS] == {("t", 0): 9}
+
+
+def test_a_log_that_was_never_cleaned_takes_over_nothing_where_it_moves_to() -> None:
+    disk = new_disk()
+    dirs = new_dirs(disk)
+    filled(dirs)
+    target = dirs.directories[1]
+    target.write_checkpoint(CLEANER_OFFSETS, {("t", 0): 77}, target.next_number())
+    move(dirs)
+    disk.power_loss_keeping({})
+    assert new_dirs(disk, TARGET_ID).directories[1].checkpoints[CLEANER_OFFSETS] == {}
 
 
 def test_who_reads_while_a_partition_moves_goes_on_in_its_new_place() -> None:
@@ -416,9 +526,11 @@ def failed_copy() -> tuple[SimDisk, int]:
     disk = new_disk()
     dirs = new_dirs(disk)
     log = filled(dirs)
-    disk.faults = [Fault(Effect.FAIL, "open", "/b/t-0/")]
+    begun = dirs.begin_move("t", 0, dirs.directories[1])
+    LogCopy(log, begun.log).complete(PIECE, NOW_MS)
+    disk.faults = [Fault(Effect.FAIL, "sync_directory", "/b")]
     with pytest.raises(StorageError):
-        move(dirs)
+        dirs.finish_move("t", 0)
     append(log, batch(b"in the old place alone"))
     log.flush(NOW_MS)
     assert disk.exists("/b/t-0")

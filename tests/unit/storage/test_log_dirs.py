@@ -3,7 +3,7 @@
 import errno
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -46,6 +46,9 @@ class FakeLog:
     segments: list[FakeSegment] = field(default_factory=lambda: [FakeSegment(0)])
     closed: str = ""
     fail_close: Exception | None = None
+
+    def relocate(self, directory: str) -> None:
+        self.place = replace(self.place, folder=directory)
 
     def close(self, now_ms: int) -> None:
         if self.fail_close is not None:
