@@ -23,6 +23,7 @@ from mainstem.core.txn.states import Transaction
 from mainstem.protocol.batch import iterate_batches
 from mainstem.protocol.messages.record_framing import decode_metadata_record
 from mainstem.protocol.records import iterate_records
+from mainstem.protocol.schema import Message
 from mainstem.sim.checkers.metadata_replays import FOLDER
 from mainstem.sim.client import NoAnswer, SimClient
 from mainstem.sim.group_ledger import GONE
@@ -149,6 +150,13 @@ class RotInside:
                 snapshots[found.end_offset] = path
             elif path.endswith(".log"):
                 logs.append(path)
+        logged: list[tuple[int, list[Message]]] = []
+        for path in sorted(logs):
+            data = disk.peek(path)
+            for batch in iterate_batches(data, 0, len(data)):
+                if not batch.is_control:
+                    values = [record.value or b"" for record in iterate_records(batch)]
+                    logged.append((batch.base_offset, [decode_metadata_record(value)[0] for value in values]))
         ever: list[frozenset[bytes]] = [frozenset()]
         for start in (-1, *snapshots):
             image = ClusterImage()
@@ -156,16 +164,12 @@ class RotInside:
                 for value in decode_snapshot(snapshots[start], disk.peek(snapshots[start])).values:
                     image.replay(decode_metadata_record(value)[0])
             ever.append(frozenset(image.topics_by_id))
-            for path in sorted(logs):
-                data = disk.peek(path)
-                for batch in iterate_batches(data, 0, len(data)):
-                    if batch.is_control or batch.base_offset < start:
-                        continue
-                    for record in iterate_records(batch):
-                        assert record.value is not None
+            for base_offset, records in logged:
+                if base_offset >= start:
+                    for record in records:
                         # A log whose beginning went with a snapshot speaks of what is not there without that.
                         with contextlib.suppress(KeyError, AssertionError):
-                            image.replay(decode_metadata_record(record.value)[0])
+                            image.replay(record)
                     ever.append(frozenset(image.topics_by_id))
         return ever
 
