@@ -478,7 +478,8 @@ class LogDirs(Generic[LogT]):
         """Lets go of a partition whose directory is offline; its folder is still there if the disk comes back."""
         directory = self._homes.pop((topic, partition))
         assert directory.offline is not None, f"{directory.path} is online"
-        del directory.partitions[topic, partition]
+        for each in self.directories:
+            each.partitions.pop((topic, partition), None)  # also where a move that failed has left it
 
     def set_stray(self, topic: str, partition: int) -> None:
         """Keeps what the metadata does not know, under a name that nothing opens."""
@@ -591,11 +592,11 @@ class LogDirs(Generic[LogT]):
         move.log.relocate(folder)
         del self.moves[key]
         self.logs[key].abandon()
-        old_folder = source.partitions.pop(key)
         target.partitions[key] = folder
         self._homes[key] = target
         self.logs[key] = move.log
-        return Moved(move.log, source, old_folder)
+        # What is known of the old folder is still needed: if the new directory fails before `leave`, a start takes it.
+        return Moved(move.log, source, source.partitions[key])
 
     def leave(self, moved: Moved[LogT], topic: str, partition: int, now_ms: int) -> None:
         """Sets the old folder of a partition aside that lives elsewhere now, durably. Blocks.
@@ -611,6 +612,7 @@ class LogDirs(Generic[LogT]):
             target.end_copy((topic, partition))
         except OSError as error:
             raise StorageError(target.path, str(error), cause=error) from error
+        del moved.source.partitions[topic, partition]
         folder = f"{moved.source.path}/{deleted_folder_name(topic, partition, self._rng)}"
         self._fs.rename(moved.old_folder, folder)
         self._fs.sync_directory(moved.source.path)

@@ -10,7 +10,7 @@ from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.sim.disk import SimDisk
 from mainstem.sim.faults import Effect, Fault
 from mainstem.storage import names
-from mainstem.storage.checkpoint import CLEANER_OFFSETS
+from mainstem.storage.checkpoint import CLEANER_OFFSETS, RECOVERY_POINTS
 from mainstem.storage.errors import StorageError
 from mainstem.storage.log import Log
 from mainstem.storage.log_copy import LogCopy
@@ -535,6 +535,32 @@ def failed_copy() -> tuple[SimDisk, int]:
     log.flush(NOW_MS)
     assert disk.exists("/b/t-0")
     return disk, log.log_end
+
+
+def test_a_compacted_log_is_whole_after_the_directory_failed_that_it_moved_to() -> None:
+    """Its old folder is the partition again, and its recovery point still known: or what follows the first gap, which
+    compaction has left, would be taken for what a crash did not write (seed 3011569)."""
+    disk = new_disk()
+    dirs = new_dirs(disk)
+    log = filled(dirs)
+    log.skip_to(log.log_end + 5, NOW_MS)
+    append(log, batch(b"after a gap"))
+    log.flush(NOW_MS)
+    dirs.checkpoint(RECOVERY_POINTS)
+    begun = dirs.begin_move("t", 0, dirs.directories[1])
+    LogCopy(log, begun.log).complete(PIECE, NOW_MS)
+    moved = dirs.finish_move("t", 0)
+    disk.faults = [Fault(Effect.FAIL, "write", "/b/" + RECOVERY_POINTS)]
+    with pytest.raises(StorageError):
+        dirs.leave(moved, "t", 0, NOW_MS)
+    dirs.take_offline(dirs.directories[1], OSError("failed"))
+    dirs.checkpoint(RECOVERY_POINTS)
+    disk.kill()
+    again = new_dirs(disk)
+    assert (again.logs["t", 0].log_start, again.logs["t", 0].log_end) == (0, log.log_end)
+    home = again.directory_of("t", 0)
+    assert home is not None
+    assert home.path == "/a"
 
 
 @pytest.mark.parametrize("assigned", [SOURCE_ID, b"c" * 16])
