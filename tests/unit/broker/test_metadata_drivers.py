@@ -84,6 +84,20 @@ def test_a_fresh_directory_becomes_a_cluster(tmp_path: Path) -> None:
     run(work)
 
 
+def test_a_message_that_comes_after_the_stop_of_its_controller_is_refused(tmp_path: Path) -> None:
+    """It may have been on its way for long: nothing is written to a log that is closed (seed 3013530)."""
+
+    async def work(loop: asyncio.AbstractEventLoop) -> None:
+        node = MetadataNode(loop, PosixFileSystem(), str(tmp_path))
+        await node.start()
+        await node.stop()
+        with pytest.raises(RemoteError) as refused:
+            await create_topic(node, "late")
+        assert refused.value.code == ErrorCode.NOT_CONTROLLER
+
+    run(work)
+
+
 def test_every_start_is_a_new_quorum_epoch_broker_epoch_and_leader_epoch(tmp_path: Path) -> None:
     fs = PosixFileSystem()
     seen: list[tuple[int, int, int]] = []

@@ -23,7 +23,7 @@ from mainstem.core.controller.controller import Controller
 from mainstem.core.controller.image import ClusterImage
 from mainstem.core.controller.names import METADATA_TOPIC
 from mainstem.core.log.config import server_defaults
-from mainstem.protocol.errors import ErrorCode
+from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.messages import k70_controller_registration as k70
 from mainstem.protocol.messages.k55_describe_quorum import (
     DescribeQuorumRequest,
@@ -144,6 +144,9 @@ class ActiveController:
     # -- requests --------------------------------------------------------------------------------------------------
 
     async def handle(self, request: Message, version: int) -> Message:
+        if self._stopped:
+            # A message may have been on its way for long, and the log is closed by now (seed 3013530).
+            raise RemoteError(ErrorCode.NOT_CONTROLLER, "the controller has stopped")
         if isinstance(request, DescribeQuorumRequest):
             return self._describe_quorum(request)
         decision = self._controller.handle(request, version, self._now_ms(), self._quorum.next_offset)
