@@ -21,6 +21,7 @@ from mainstem.core.group.rebalance import Rebalancing
 from mainstem.core.group.store import GroupStore
 from mainstem.core.log import compaction as compaction_rules
 from mainstem.core.log.producers import ProducerStates
+from mainstem.core.log.validation import ValidBatch
 from mainstem.core.log.verification import Verifications
 from mainstem.core.txn import machine as txn_machine
 from mainstem.core.txn.machine import Client, TxnMachine
@@ -224,6 +225,34 @@ def _deletion_forgotten(patch: pytest.MonkeyPatch, reached: Reached) -> None:
         return out
 
     patch.setattr(machine.GroupMachine, "delete_group", delete)
+
+
+def _ack_with_the_flush_before(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """What came while others were synced is acknowledged with them."""
+    flushed = Partition._flushed
+
+    def finish(self: Partition, job: FlushJob) -> None:
+        flushed(self, job)
+        log, leader = self.log, self.leader
+        if leader is not None and log.flushes_before_ack and not log.is_closed and log.log_end > log.recovery_point:
+            reached()
+            if leader.wrote(log.log_end):
+                self._advance(leader.high_watermark)
+
+    patch.setattr(Partition, "_flushed", finish)
+
+
+def _first_time_is_indexed(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """The time of a batch's first record is taken for the latest."""
+    append = Log._append_valid
+
+    def append_valid(self: Log, valid: ValidBatch, *given: Any) -> None:
+        if valid.max_timestamp != valid.batch.base_timestamp:
+            reached()
+            valid.max_timestamp = valid.batch.base_timestamp
+        append(self, valid, *given)
+
+    patch.setattr(Log, "_append_valid", append_valid)
 
 
 def _ack_before_sync(patch: pytest.MonkeyPatch, reached: Reached) -> None:
@@ -684,6 +713,9 @@ MUTATIONS = (
     Mutation("KAFKA-8764", "a gap is cleaned without end", _gap_at_the_end, ("C6",), 600),
     Mutation("KAFKA-13636", "offsets expire in a rebalance", _offsets_expire_in_a_rebalance, ("G7",), 200),
     Mutation("NATS 2.12.1", "acknowledged before it is synced", _ack_before_sync, ("P1", "D3", "G4", "lost"), 60),
+    Mutation("early acks", "acknowledged with those before", _ack_with_the_flush_before, ("P1 what is shown",), 30),
+    Mutation("first times", "a batch is as old as its first record", _first_time_is_indexed, ("D6", "P12"), 30),
+    Mutation("marker back", "a marker's removal is not synced", starts.marker_comes_back, ("D7", "D3"), 300),
     _of_transactions(
         "KAFKA-14884", "nobody looks again at the append", _late_batch_begins_a_transaction, TRANSACTIONS, 20
     ),

@@ -55,6 +55,21 @@ def marker_outlives_the_loading(patch: pytest.MonkeyPatch, reached: Reached) -> 
     patch.setattr(LogDirs, "load", load_first)
 
 
+def marker_comes_back(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """The marker of a clean stop is removed, and the removal not synced: a power loss brings it back."""
+
+    def take(fs: Any, folder: str) -> Any:
+        path = f"{folder}/{NAME}"
+        if not fs.exists(path):
+            return UNCLEAN
+        reached()
+        data = checkpoint.read_file(fs, path)
+        fs.remove(path)
+        return parse_marker(data)
+
+    patch.setattr(log_directory, "take_marker", take)
+
+
 def snapshots_are_not_synced(patch: pytest.MonkeyPatch, reached: Reached) -> None:
     """KAFKA-9892: snapshots of producers are left to the kernel, and are all that is left where retention has been."""
 

@@ -115,6 +115,9 @@ class Producer:
         self._tombstones = rng.choice((0.0, 0.2, 0.5))
         self._skew_ms = rng.choice((0, 0, 0, -30_000, 2_000))
         """Its own clock may be wrong (K1); later than the broker's by more than a little is refused."""
+        self._times = Random(f"{world.seed}:times:{client.name}")
+        self._spread_ms = self._times.choice((1, 1, 300))
+        """By how much the times of the records in a batch differ, in whatever order."""
         self._odd = Random(f"{world.seed}:odd:{client.name}")
         self._first_sequence = SEQUENCE_END - self._odd.randrange(1, 40) if self._odd.random() < 0.25 else 0
         """Some begin where sequences are about to begin anew (C6, KAFKA-7692)."""
@@ -162,7 +165,7 @@ class Producer:
             padding = self.rng.choice((0, 0, 20, 200))
             value = f"{self.client.name}.{self._number}.".encode() + b"x" * padding
             send = Send((self.topic, partition), value, None, self.client.name, self._number, self.idempotent)
-            now_ms = client_ms(self.world) + self._skew_ms
+            now_ms = client_ms(self.world) + self._skew_ms - self._times.randrange(self._spread_ms)
             if self.world.is_keyed(self.topic):
                 send.key = f"k{self.rng.randrange(self._keys)}".encode()
                 send.is_tombstone = self.rng.random() < self._tombstones

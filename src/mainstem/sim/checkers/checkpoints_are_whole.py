@@ -3,7 +3,7 @@
 - Judged at each start, by the files as the start finds them: version, number of entries, and as many lines as that
   says. What is written by an atomic replacement is whole after any crash, also on a disk that failed.
 - Once a log of a directory is open, the marker of a clean stop is gone from that directory: a start that dies in the
-  middle is no clean stop (KAFKA-10471).
+  middle is no clean stop (KAFKA-10471). It is gone for good: no start after a crash finds it again.
 """
 
 from mainstem.broker.app import Broker
@@ -18,16 +18,29 @@ _HEADER_LINES = 2
 
 
 class CheckpointsAreWhole(Checker):
+    def __init__(self, world: object) -> None:
+        super().__init__(world)  # type: ignore[arg-type]
+        self._used: set[str] = set()
+        """Directories in which logs were open since the last clean stop."""
+
     def starting(self) -> None:
         """The broker is about to start, with the disk as it is."""
         disk = self.world.disk
+        for folder in sorted(self._used):
+            if disk.exists(folder + MARKER):
+                raise Violation("D7 a crash is no clean stop", f"{folder + MARKER} is back after a crash")
         for path in disk.files(_SUFFIX):
             if path.endswith(_SUFFIX) and not is_whole(path, disk.peek(path)):
                 raise Violation("D7 a checkpoint is old or new", f"{path} is {disk.peek(path)[:80]!r}")
 
     def died(self, broker: Broker | None, how: str) -> None:
-        if how != "stopped":
+        if how == "stopped":
+            self._used.clear()
+        else:
             self._look(broker)
+
+    def forget(self) -> None:
+        self._used.clear()
 
     def served(self, broker: Broker) -> None:
         self._look(broker)
@@ -41,6 +54,8 @@ class CheckpointsAreWhole(Checker):
                 raise Violation(
                     "D7 a crash is no clean stop", f"{place[0]}-{place[1]} is open, and {folder + MARKER} is there"
                 )
+            if not log.is_closed:
+                self._used.add(folder)
             self.world.count("marker of a clean stop looked for")
 
 

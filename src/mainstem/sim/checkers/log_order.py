@@ -1,5 +1,7 @@
 """D1, D2: a log's offsets are in order after every step, and its end never goes back while the broker lives.
 
+P1: where everything is synced before it is acknowledged, the high watermark moves only over what is synced.
+
 At the end the batches themselves are read, past the broker: each begins after the one before it has ended.
 It looks at every log after every step, so it is compiled where the hot modules are.
 """
@@ -59,7 +61,7 @@ class LogOrder(Checker):
                 or log.recovery_point != before.recovery_point
                 or log.log_start != before.start
             ):
-                seen[log] = _moved(partition, log, before)
+                seen[log] = _moved(partition, log, before, self.world.durable)
                 self.moved.append(partition)
                 if before is None or log.log_start != before.start:
                     self.on_start(partition, log.log_start)
@@ -83,7 +85,7 @@ def _nobody_asks(partition: Partition, start: int) -> None:
     pass
 
 
-def _moved(partition: Partition, log: Log, before: Offsets | None) -> Offsets:
+def _moved(partition: Partition, log: Log, before: Offsets | None, is_durable: bool) -> Offsets:
     now = Offsets(log.log_start, log.last_stable_offset, log.high_watermark, log.log_end, log.recovery_point)
     if not (now.start <= now.stable <= now.high <= now.end and now.recovery_point <= now.end):
         raise Violation(
@@ -99,4 +101,9 @@ def _moved(partition: Partition, log: Log, before: Offsets | None) -> Offsets:
             )
         if now.start < before.start:
             raise Violation("D2 offsets are in order", f"{partition}: start {before.start} to {now.start}")
+        if is_durable and now.high > before.high and now.high > now.recovery_point:
+            raise Violation(
+                "P1 what is shown is synced",
+                f"{partition}: high {before.high} to {now.high}, and synced up to {now.recovery_point}",
+            )
     return now
