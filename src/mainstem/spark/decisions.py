@@ -2,10 +2,10 @@
 
 A record's key is the sink. Its value names the batch, the run that decided it, the runs that it took over from, the
 transactions that make up the batch and the offsets they wrote. It is written in a transaction whose transactional id is
-the sink, so of two drivers only the one that came last can write. That b is finished is noted under a key of its own,
-without a transaction: it is true for good once it is true, whoever says it; so is that a run was given up. A sink that
-is never used again, as that of a write without a name, is forgotten: its keys get a record without a value, and
-compaction takes them.
+the sink, so of two drivers only the one that came last can write. That a run was given up is a decision, too, under a
+key of its own. That b is finished is noted without a transaction: it is true for good once it is true, whoever says it.
+A sink that is never used again, as that of a write without a name, is forgotten: its keys get a record without a value,
+and compaction takes them.
 
 Reading does not use `read_committed`: a decision of another sink that hangs open would hide later ones of ours.
 Instead the markers are followed: a decision counts when its producer's commit marker has been seen. After
@@ -162,9 +162,8 @@ class DecisionLog:
         is_finished = self._finished.get(sink, -1) >= found.batch
         return replace(found, is_finished=is_finished)
 
-    async def is_given_up(self, sink: str, run: str) -> bool:
-        """Whether the driver of a run has aborted it, as of now."""
-        await self._read_on()
+    def is_given_up(self, sink: str, run: str) -> bool:
+        """Whether the driver of a run has given it up, as of the last question about a sink."""
         return self._given_up.get(sink) == run
 
     async def all(self) -> dict[str, Decision]:
@@ -200,8 +199,11 @@ class DecisionLog:
         marker = parse_end_marker(batch) if batch.is_control else None
         if marker is not None:
             pending = self._open.pop(int(marker.producer_id), {})
-            if marker.commit:
-                self._decided.update(pending)
+            for key, value in pending.items() if marker.commit else ():
+                if key.endswith(GIVEN_UP_SUFFIX):
+                    self._given_up[key.removesuffix(GIVEN_UP_SUFFIX)] = value.decode()
+                else:
+                    self._decided[key] = value
             return
         if batch.is_control:
             return
@@ -214,8 +216,6 @@ class DecisionLog:
             if key.endswith(FINISHED_SUFFIX):
                 sink = key.removesuffix(FINISHED_SUFFIX)
                 self._finished[sink] = max(self._finished.get(sink, -1), int(record.value))
-            elif key.endswith(GIVEN_UP_SUFFIX):
-                self._given_up[key.removesuffix(GIVEN_UP_SUFFIX)] = bytes(record.value).decode()
             else:
                 self._open.setdefault(int(batch.producer_id), {})[key] = bytes(record.value)
 

@@ -64,6 +64,7 @@ _END_V1: Final = 4
 _END_V2: Final = 5
 _SOON_S: Final = 0.002
 
+EMPTY: Final = "Empty"
 ONGOING: Final = "Ongoing"
 COMPLETE_COMMIT: Final = "CompleteCommit"
 PREPARING: Final = frozenset({"PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
@@ -192,15 +193,29 @@ class Transactions:
 
         return await self._asked(triple.transactional_id, attempt)
 
+    async def fence(self, triple: Triple) -> None:
+        """Aborts what is open, and has nothing more come of it, also where nothing was begun yet.
+
+        Version 2 raises the epoch with every end. Before that only `InitProducerId` does.
+        """
+        if await self.is_v2():
+            await self.end(triple, False)
+        else:
+            await self.init(triple.transactional_id)
+
     async def ongoing(self, prefix: str) -> list[str]:
         """The ids that begin with `prefix` and have an open transaction, on any broker."""
+        return await self.listed(prefix, [ONGOING])
+
+    async def listed(self, prefix: str, states: list[str]) -> list[str]:
+        """The ids that begin with `prefix` and are in one of `states`, on any broker."""
         await self._cluster.any_node()
         if not self._cluster.cache.brokers:
             await self._cluster.update()
 
         async def ask(node: int) -> list[str]:
             connection = await self._cluster.node(node)
-            request = ListTransactionsRequest(state_filters=[ONGOING], producer_id_filters=[])
+            request = ListTransactionsRequest(state_filters=states, producer_id_filters=[])
             answer = await connection.ask(request, ListTransactionsResponse)
             raise_for(answer.error_code, "ListTransactions", broker=connection.name)
             return [each.transactional_id for each in answer.transaction_states]
