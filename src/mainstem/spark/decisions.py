@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from mainstem.client.cluster import Cluster
 from mainstem.client.errors import LeaderNotAvailableError, TopicExistsError, error_for, raise_for
+from mainstem.client.metadata import LeaderAndEpoch
 from mainstem.client.types import TopicPartition
 from mainstem.protocol.api import ApiKey
 from mainstem.protocol.batch import iterate_batches
@@ -42,7 +43,7 @@ from mainstem.protocol.messages.k19_create_topics import (
 )
 from mainstem.protocol.records import iterate_records
 from mainstem.protocol.schema import ZERO_UUID
-from mainstem.spark.offsets import EARLIEST, Partition
+from mainstem.spark.offsets import EARLIEST, LATEST, Partition
 from mainstem.spark.questions import list_offsets, only_partition
 from mainstem.spark.transactions import Triple
 
@@ -119,6 +120,7 @@ class DecisionLog:
         self._open: dict[int, dict[str, bytes]] = {}
         self._forgotten: set[str] = set()
         self._is_there = False
+        self._sure_of: LeaderAndEpoch | None = None
 
     async def ensure(self) -> None:
         """Makes the topic where it is not there."""
@@ -179,6 +181,16 @@ class DecisionLog:
     async def _read_on(self) -> None:
         if self._next < 0:
             self._next = (await list_offsets(self._cluster, {WHERE: EARLIEST}))[WHERE]
+        while True:
+            await self._read_to_high_watermark()
+            leader = self._cluster.leader(TopicPartition(*WHERE))
+            if leader is not None and leader == self._sure_of:
+                return
+            # One that is new may not know yet how far the log is committed. It does when it tells the end (KIP-207).
+            await list_offsets(self._cluster, {WHERE: LATEST})
+            self._sure_of = leader
+
+    async def _read_to_high_watermark(self) -> None:
         while True:
             part, frame = await self._cluster.retrying(self._fetch, TIMEOUT_MS, f"reading {TOPIC}")
             before = self._next
