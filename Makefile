@@ -137,6 +137,8 @@ build/spark-%/.ready: pyproject.toml
 	@echo "Setting up PySpark $* in build/spark-$* (once, some minutes) ..."
 	@$(PYTHON) -m venv build/spark-$*
 	@MAINSTEM_COMPILE=0 build/spark-$*/bin/pip install -q -e '.[spark]' 'pyspark==$*' pytest pytest-timeout hypothesis confluent-kafka
+	@# It only makes starts quicker: whoever lacks Java is told by the tests.
+	@build/spark-$*/bin/python -m tests.spark.quick >/dev/null 2>&1 || echo "There is no archive of Spark's classes; its tests start slowly."
 	@touch $@
 
 ## make demo              a broker, a shop's orders, pipelines on Spark, a plot and an audit, in two minutes

@@ -13,6 +13,6 @@ if TYPE_CHECKING:
 def until(condition: Callable[[], bool], query: StreamingQuery, seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
-        assert query.isActive, query.exception()
+        assert query.isActive, str(query.exception())
         assert time.monotonic() < deadline, query.lastProgress
         time.sleep(0.05)

@@ -29,8 +29,8 @@ HOSTS = {"one": "127.0.0.1", "two": "127.0.0.2"}
 """Spark runs no second attempt at a task on the host of the first."""
 
 
-@pytest.fixture
-def master(tmp_path: Path) -> Iterator[str]:
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a standalone master with two workers of one core each."""
     reason = missing()
     if reason is not None:
@@ -38,6 +38,7 @@ def master(tmp_path: Path) -> Iterator[str]:
     import pyspark
 
     home = Path(pyspark.__file__).parent
+    folder = tmp_path_factory.mktemp("cluster")
     port = free_port()
     address = f"spark://127.0.0.1:{port}"
     environment = {
@@ -54,17 +55,17 @@ def master(tmp_path: Path) -> Iterator[str]:
     }
     for worker, host in HOSTS.items():
         commands[worker] = [f"{deploy}.worker.Worker", "--host", host, "--cores", "1", "--memory", "1g"]
-        commands[worker] += ["--webui-port", "0", "--work-dir", str(tmp_path / worker), address]
+        commands[worker] += ["--webui-port", "0", "--work-dir", str(folder / worker), address]
     running = []
     try:
         for name, command in commands.items():
             own = {**environment, "SPARK_LOCAL_IP": HOSTS.get(name, "127.0.0.1")}
-            with open(tmp_path / f"{name}.log", "wb") as log:
+            with open(folder / f"{name}.log", "wb") as log:
                 running.append(subprocess.Popen([*script, *command], stdout=log, stderr=log, env=own))
             if name == "master":
-                _wait_for(tmp_path / "master.log", "I have been elected leader", running[-1])
+                _wait_for(folder / "master.log", "I have been elected leader", running[-1])
         for name in HOSTS:
-            _wait_for(tmp_path / f"{name}.log", "Successfully registered with master", running[0])
+            _wait_for(folder / f"{name}.log", "Successfully registered with master", running[0])
         yield address
     finally:
         for process in running:

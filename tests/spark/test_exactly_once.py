@@ -16,8 +16,10 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, StructField, StructType
 
+from mainstem.client.errors import KafkaError
+from mainstem.spark import sink as sinks
 from mainstem.spark.decisions import Decision, DecisionLog
-from mainstem.spark.exactly_once import Coordinator, SinkError
+from mainstem.spark.exactly_once import Coordinator, SinkError, Staged
 from mainstem.spark.sink import Identity, RowWriter, stage
 from mainstem.spark.transactions import Transactions, Triple
 from tests.spark.brokers import Broker
@@ -280,7 +282,7 @@ def test_a_decision_of_very_many_tasks_and_partitions_is_written(query: Query) -
             await decisions.ensure()
             coordinator = Coordinator(cluster, query.options.kafka, query.sink, transactions, decisions)
             own = await transactions.init(query.sink)
-            await coordinator._write(own, made)
+            await coordinator._decide(own, 0, query.sink, made.to_bytes())
             # The broker answers before the marker is there; a driver that reads has taken over, which waits for it.
             await transactions.wait_until_complete([own])
             assert await decisions.last(query.sink) == made
@@ -362,6 +364,93 @@ def test_a_task_that_begins_after_its_batch_was_given_up_leaves_no_transaction_o
                 await stage(cluster, rows, query.options, late(), identity, 0)
         assert await query.open_transactions() == []
         await query.settle(0, "next", await query.write(0, "next", rows_of(0)))
+
+    play(story())
+    assert query.broker.values(topic) == sorted(rows_of(0))
+
+
+@pytest.mark.parametrize("ending", ["given up", "decided"])
+def test_a_task_killed_after_the_end_of_its_batch_leaves_no_transaction_open(
+    query: Query, topic: str, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    """It had not begun when the driver looked: its batch was given up, or another attempt of it won."""
+
+    def meanwhile(step: str) -> None:
+        if step == "begun-transaction":
+            driver = threading.Thread(target=play, args=(settled(),))
+            driver.start()
+            driver.join()
+
+    async def settled() -> None:
+        await query.settle(0, "run", winners, commit=ending == "decided")
+
+    async def killed(*_: object) -> None:
+        """Has no time for what a task does when it fails."""
+
+    winners: list[Staged] = []
+    column = pa.array([b"x"] * 10, pa.binary())
+    batches = [pa.record_batch([column, column], names=["value", "key"])]
+
+    async def story() -> None:
+        winners.extend(await query.write(0, "run", rows_of(0)))
+        monkeypatch.setattr(sinks, "on_step", meanwhile)
+        monkeypatch.setattr(sinks, "_abort_own", killed)
+        identity = Identity(query.sink, 0, "run", query=query.id)
+        async with query.process() as cluster:
+            with pytest.raises(KafkaError):
+                await stage(cluster, RowWriter(SCHEMA, query.options), query.options, iter(batches), identity, 0)
+        assert await query.open_transactions() == []
+
+    play(story())
+    assert query.broker.values(topic) == (sorted(rows_of(0)) if ending == "decided" else [])
+
+
+def test_an_attempt_that_begins_after_another_has_won_writes_nothing(query: Query, topic: str) -> None:
+    def late() -> Iterator[pa.RecordBatch]:
+        driver = threading.Thread(target=play, args=(won(),))
+        driver.start()
+        driver.join()
+        column = pa.array([b"x"] * 10, pa.binary())
+        yield pa.record_batch([column, column], names=["value", "key"])
+
+    async def won() -> None:
+        await query.settle(0, "run", await query.write(0, "run", rows_of(0)))
+
+    async def story() -> None:
+        identity = Identity(query.sink, 0, "run", query=query.id)
+        async with query.process() as cluster:
+            lost = await stage(cluster, RowWriter(SCHEMA, query.options), query.options, late(), identity, 0)
+        assert lost.staged is None
+        assert await query.open_transactions() == []
+
+    play(story())
+    assert query.broker.values(topic) == sorted(rows_of(0))
+
+
+def test_a_commit_that_comes_after_its_batch_was_given_up_decides_nothing(query: Query, topic: str) -> None:
+    """Spark stopped waiting for it: what it would decide on is being aborted."""
+
+    async def story() -> None:
+        staged = await query.write(0, "run", rows_of(0))
+        await query.settle(0, "run", [], commit=False)
+        with pytest.raises(SinkError, match=r"batch 0 of .* was given up"):
+            await query.settle(0, "run", staged)
+        await query.settle(0, "next", await query.write(0, "next", rows_of(0)))
+
+    play(story())
+    assert query.broker.values(topic) == sorted(rows_of(0))
+
+
+def test_a_driver_that_gives_up_leaves_alone_what_the_next_run_has_open(query: Query, topic: str) -> None:
+    """The next run may decide on it at any moment, and what is decided must not be aborted."""
+
+    async def story() -> None:
+        old = await query.write(0, "old", rows_of(0))
+        new = await query.write(0, "new", rows_of(0))
+        await query.settle(0, "old", old, commit=False)
+        assert await query.open_transactions() == sorted(each.triple.transactional_id for each in new)
+        await query.settle(0, "new", new)
+        assert await query.open_transactions() == []
 
     play(story())
     assert query.broker.values(topic) == sorted(rows_of(0))

@@ -139,7 +139,7 @@ def test_a_broker_killed_at_each_step_neither_loses_nor_doubles(
 def wait_for_accident(mark: Path, query: StreamingQuery) -> None:
     deadline = time.monotonic() + ACCIDENT_S_MAX
     while not mark.exists():
-        assert query.isActive, query.exception()
+        assert query.isActive, str(query.exception())
         assert time.monotonic() < deadline, f"{mark.name} does not come: {query.lastProgress}"
         time.sleep(0.02)
 

@@ -171,6 +171,23 @@ def test_a_topic_made_anew_is_lost_data(spark: SparkSession, broker: Broker, tmp
         query.awaitTermination(120)
 
 
+def test_a_topic_made_anew_under_a_query_is_lost_data_also_where_it_is_longer(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    """By the offsets of the old one, what the new one begins with would be left out without a word."""
+    topic = broker.topic(1)
+    broker.produce(topic, [b"a"] * 10)
+    query, name = start(stream(spark, broker, topic, startingOffsets="earliest"), tmp_path, processingTime="10 seconds")
+    try:
+        until(lambda: spark.table(name).count() == 10, query)
+        broker.make_anew(topic, 1)
+        broker.produce(topic, [b"b"] * 20)
+        with pytest.raises(Exception, match=rf"{topic}-0: .* is another one: the topic was deleted and made anew"):
+            query.awaitTermination(120)
+    finally:
+        query.stop()
+
+
 def test_a_new_partition_whose_beginning_is_gone_is_lost_data(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:

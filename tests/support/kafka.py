@@ -7,12 +7,14 @@ started here are ended, each by its own handle.
 
 import fcntl
 import os
+import random
 import re
 import shutil
 import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,10 @@ JAVA_MIN = 17
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 60.0
 TOOL_TIMEOUT_S = 120.0
+
+_PORTS = (20_000, 32_768)
+"""Where Linux begins with the ports that it gives to connections, this ends."""
+_given_ports: set[int] = set()
 
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>mainstem.tests</groupId><artifactId>kafka</artifactId><version>1</version><dependencies>
@@ -57,11 +63,16 @@ def missing() -> str | None:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-        assert isinstance(port, int)
-        return port
+    """One that nobody listens on, and that the system gives to no connection: a broker keeps it while it is down."""
+    while True:
+        port = random.SystemRandom().randrange(*_PORTS)
+        if port in _given_ports:
+            continue
+        _given_ports.add(port)
+        with socket.socket() as probe, suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class Kafka:

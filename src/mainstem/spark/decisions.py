@@ -2,10 +2,10 @@
 
 A record's key is the sink. Its value names the batch, the run that decided it, the runs that it took over from, the
 transactions that make up the batch and the offsets they wrote. It is written in a transaction whose transactional id is
-the sink, so of two drivers only the one that came last can write. That b is finished is noted under a key of its own,
-without a transaction: it is true for good once it is true, whoever says it; so is that a run was given up. A sink that
-is never used again, as that of a write without a name, is forgotten: its keys get a record without a value, and
-compaction takes them.
+the sink, so of two drivers only the one that came last can write. That a run was given up is a decision, too, under a
+key of its own. That b is finished is noted without a transaction: it is true for good once it is true, whoever says it.
+A sink that is never used again, as that of a write without a name, is forgotten: its keys get a record without a value,
+and compaction takes them.
 
 Reading does not use `read_committed`: a decision of another sink that hangs open would hide later ones of ours.
 Instead the markers are followed: a decision counts when its producer's commit marker has been seen. After
@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from mainstem.client.cluster import Cluster
 from mainstem.client.errors import LeaderNotAvailableError, TopicExistsError, error_for, raise_for
+from mainstem.client.metadata import LeaderAndEpoch
 from mainstem.client.types import TopicPartition
 from mainstem.protocol.api import ApiKey
 from mainstem.protocol.batch import iterate_batches
@@ -42,7 +43,7 @@ from mainstem.protocol.messages.k19_create_topics import (
 )
 from mainstem.protocol.records import iterate_records
 from mainstem.protocol.schema import ZERO_UUID
-from mainstem.spark.offsets import EARLIEST, Partition
+from mainstem.spark.offsets import EARLIEST, LATEST, Partition
 from mainstem.spark.questions import list_offsets, only_partition
 from mainstem.spark.transactions import Triple
 
@@ -119,6 +120,7 @@ class DecisionLog:
         self._open: dict[int, dict[str, bytes]] = {}
         self._forgotten: set[str] = set()
         self._is_there = False
+        self._sure_of: LeaderAndEpoch | None = None
 
     async def ensure(self) -> None:
         """Makes the topic where it is not there."""
@@ -162,9 +164,8 @@ class DecisionLog:
         is_finished = self._finished.get(sink, -1) >= found.batch
         return replace(found, is_finished=is_finished)
 
-    async def is_given_up(self, sink: str, run: str) -> bool:
-        """Whether the driver of a run has aborted it, as of now."""
-        await self._read_on()
+    def is_given_up(self, sink: str, run: str) -> bool:
+        """Whether the driver of a run has given it up, as of the last question about a sink."""
         return self._given_up.get(sink) == run
 
     async def all(self) -> dict[str, Decision]:
@@ -180,6 +181,16 @@ class DecisionLog:
     async def _read_on(self) -> None:
         if self._next < 0:
             self._next = (await list_offsets(self._cluster, {WHERE: EARLIEST}))[WHERE]
+        while True:
+            await self._read_to_high_watermark()
+            leader = self._cluster.leader(TopicPartition(*WHERE))
+            if leader is not None and leader == self._sure_of:
+                return
+            # One that is new may not know yet how far the log is committed. It does when it tells the end (KIP-207).
+            await list_offsets(self._cluster, {WHERE: LATEST})
+            self._sure_of = leader
+
+    async def _read_to_high_watermark(self) -> None:
         while True:
             part, frame = await self._cluster.retrying(self._fetch, TIMEOUT_MS, f"reading {TOPIC}")
             before = self._next
@@ -200,8 +211,11 @@ class DecisionLog:
         marker = parse_end_marker(batch) if batch.is_control else None
         if marker is not None:
             pending = self._open.pop(int(marker.producer_id), {})
-            if marker.commit:
-                self._decided.update(pending)
+            for key, value in pending.items() if marker.commit else ():
+                if key.endswith(GIVEN_UP_SUFFIX):
+                    self._given_up[key.removesuffix(GIVEN_UP_SUFFIX)] = value.decode()
+                else:
+                    self._decided[key] = value
             return
         if batch.is_control:
             return
@@ -214,8 +228,6 @@ class DecisionLog:
             if key.endswith(FINISHED_SUFFIX):
                 sink = key.removesuffix(FINISHED_SUFFIX)
                 self._finished[sink] = max(self._finished.get(sink, -1), int(record.value))
-            elif key.endswith(GIVEN_UP_SUFFIX):
-                self._given_up[key.removesuffix(GIVEN_UP_SUFFIX)] = bytes(record.value).decode()
             else:
                 self._open.setdefault(int(batch.producer_id), {})[key] = bytes(record.value)
 

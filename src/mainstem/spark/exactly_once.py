@@ -7,10 +7,17 @@
 3. Finish: commit the transactions, wait for their markers, note the batch as finished, abort what is left over.
 
 A crash before the decision leaves open transactions, which the next commit or their time-out aborts; one after it
-leaves a decision that whoever comes next finishes. A driver that gives a batch up notes that before it aborts what is
-open: Spark does not wait for tasks that still run, and one that begins a transaction after that finds the note.
-Transactions of tasks are ended by their exact id, producer id and epoch, never by `InitProducerId`: only the process
-that made such an id calls that.
+leaves a decision that whoever comes next finishes. Transactions of tasks are ended by their exact id, producer id and
+epoch.
+
+Spark does not wait for tasks that still run when a batch is given up, or whose attempt lost to another, and may kill
+them at any moment. So that none of them leaves a transaction open that nobody ends: a task makes its producer id known
+(`InitProducerId`), then reads the decisions, and produces only where its batch is undecided and its run not given up.
+The driver decides either of the two, then looks for what tasks of its run have open or could still begin, and fences
+that. Whoever comes too late for the driver to see it sees the decision.
+
+A driver ends nothing of a run that may come after its own: what that has open may be decided on at any time. Of a run
+that is superseded nothing will be.
 
 `step` is called before each numbered point, for tests that crash there.
 """
@@ -18,10 +25,11 @@ that made such an id calls that.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
@@ -46,7 +54,7 @@ from mainstem.spark.decisions import (
 )
 from mainstem.spark.producing import Sender
 from mainstem.spark.questions import only_partition
-from mainstem.spark.transactions import NO_TIMEOUT_MS, ONGOING, Transactions, Triple
+from mainstem.spark.transactions import EMPTY, NO_TIMEOUT_MS, ONGOING, Transactions, Triple
 
 LEAST_LEFT_MS: Final = 60_000
 """A transaction with less than this before its time-out, or half of that where it is short, is not decided on."""
@@ -55,8 +63,8 @@ COMPRESSED_FROM_BYTES: Final = 64 << 10
 """A decision of more than this has many tasks, whose names and offsets are much alike."""
 
 SINK_PREFIX: Final = "mainstem-sink."
-_TASK_ID: Final = re.compile(r"(.+)\.[0-9a-f]{32}\.\d+")
-"""A sink, a worker process, a slot: what `sink` names transactions of tasks."""
+_TASK_ID: Final = re.compile(r"(.+)\.([0-9a-f]{16})[0-9a-f]{16}\.\d+")
+"""A sink, a run, a worker process, a slot: what `sink` names transactions of tasks."""
 _UNCERTAIN: Final = (
     ErrorCode.INVALID_TXN_STATE,
     ErrorCode.INVALID_PRODUCER_ID_MAPPING,
@@ -92,6 +100,11 @@ def sink_of(transactional_id: str) -> str | None:
     """The sink that a task's transaction belongs to; None where it is no task's."""
     found = _TASK_ID.fullmatch(transactional_id)
     return None if found is None else found[1]
+
+
+def name_of_run(run: str) -> str:
+    """How a run is named in the transactional ids of its tasks."""
+    return hashlib.sha256(run.encode()).hexdigest()[:16]
 
 
 def of_another_query(sink: str, batch: int, last: Decision) -> SinkError:
@@ -135,6 +148,9 @@ class Coordinator:
     async def commit(self, batch: int, run: str, staged: Sequence[Staged], query: str = "") -> None:
         self._step("decide")
         own, last = await self._take_over(batch, run)
+        if self._decisions.is_given_up(self._sink, run):
+            # Spark gave up waiting for this commit and has aborted the batch elsewhere.
+            raise given_up(self._sink, batch)
         if last is not None and last.batch >= batch:
             await self._abort([each.triple for each in staged if each.triple not in last.transactions])
             if last.batch == batch and last.query != query:
@@ -159,19 +175,20 @@ class Coordinator:
             query,
         )
         self._step("write-decision")
-        await self._write(own, decision)
+        await self._decide(own, batch, self._sink, decision.to_bytes())
         self._step("decided")
-        await self._finish(decision)
+        _, late = await asyncio.gather(self._finish(decision), self._late(own, decision))
+        await self._fence(late)
         await self._abort(garbage)
 
     async def abort(self, batch: int, run: str, staged: Sequence[Staged]) -> None:
-        _, last = await self._take_over(batch, run)
-        await self._produce(Triple("", -1, -1), self._sink + GIVEN_UP_SUFFIX, run.encode())
+        own, last = await self._take_over(batch, run)
+        await self._decide(own, batch, self._sink + GIVEN_UP_SUFFIX, run.encode())
+        await self._transactions.wait_until_complete([own])  # from its marker on, tasks find it
         kept = () if last is None or last.batch != batch else last.transactions
         ours = [each.triple for each in staged if each.triple not in kept]
-        described = await self._transactions.describe(await self._open())
-        listed = [each.triple for each in described.values() if each.state == ONGOING and each.triple not in kept]
-        await self._abort(list(dict.fromkeys([*ours, *listed])))
+        others = await self._of_runs([run, *(() if last is None else last.superseded)])
+        await self._fence(list(dict.fromkeys([*ours, *(each for each in others if each not in kept)])))
 
     async def forget(self) -> None:
         """Leaves nothing of a sink that is finished and never used again, once the topic is compacted."""
@@ -209,6 +226,24 @@ class Coordinator:
         """What tasks of this sink have open. Another sink's name may begin with this one's: `orders`, `orders.eu`."""
         listed = await self._transactions.ongoing(self._sink + ".")
         return [each for each in listed if sink_of(each) == self._sink]
+
+    async def _of_runs(self, runs: Iterable[str], but: Iterable[str] = ()) -> list[Triple]:
+        """What tasks of these runs have open, or could still begin."""
+        names = {name_of_run(run) for run in runs}
+        listed = await self._transactions.listed(self._sink + ".", [EMPTY, ONGOING])
+        found = [(each, _TASK_ID.fullmatch(each)) for each in listed]
+        ids = {each for each, parts in found if parts is not None and parts[1] == self._sink and parts[2] in names}
+        described = await self._transactions.describe(sorted(ids.difference(but)))
+        return [each.triple for each in described.values() if each.state in (EMPTY, ONGOING)]
+
+    async def _late(self, own: Triple, decision: Decision) -> list[Triple]:
+        """What attempts that lost have open or could still begin, when tasks find the decision."""
+        winners = [triple.transactional_id for triple in decision.transactions]
+        try:
+            await self._transactions.wait_until_complete([own])
+            return await self._of_runs([decision.run], but=winners)
+        except KafkaError:
+            return []  # it is decided all the same; the next commit aborts them, or their time-out
 
     async def _take_over(self, batch: int, run: str) -> tuple[Triple, Decision | None]:
         """Step 2a: from here on no other driver can decide for this sink unless it takes over in turn."""
@@ -250,14 +285,14 @@ class Coordinator:
                 )
         return [each.triple for each in described.values() if each.state == ONGOING and each.triple not in winners]
 
-    async def _write(self, own: Triple, decision: Decision) -> None:
-        """Step 2c."""
-        await self._produce(own, self._sink, decision.to_bytes())
+    async def _decide(self, own: Triple, batch: int, key: str, value: bytes) -> None:
+        """Step 2c. Only who has taken over last can."""
+        await self._produce(own, key, value)
         self._step("end-decision")
         code = await self._transactions.end(own, True)
         if code:
             raise SinkError(
-                f"batch {decision.batch} of {self._sink}: the decision was refused, another driver has taken over"
+                f"batch {batch} of {self._sink}: the decision was refused, another driver has taken over"
             ) from error_for(code, "EndTxn of the decision")
 
     async def _produce(self, producer: Triple, key: str, value: bytes | None) -> None:
@@ -341,9 +376,14 @@ class Coordinator:
 
     async def _abort(self, triples: Sequence[Triple]) -> None:
         """Ends what is left over. That it is gone already is fine."""
-        for outcome in await asyncio.gather(
-            *(self._transactions.end(triple, False) for triple in triples), return_exceptions=True
-        ):
+        await self._ended(triples, [self._transactions.end(triple, False) for triple in triples])
+
+    async def _fence(self, triples: Sequence[Triple]) -> None:
+        """The same for tasks that may still run: nothing more comes of them."""
+        await self._ended(triples, [self._transactions.fence(triple) for triple in triples])
+
+    async def _ended(self, triples: Sequence[Triple], ending: Sequence[Awaitable[object]]) -> None:
+        for outcome in await asyncio.gather(*ending, return_exceptions=True):
             if isinstance(outcome, BaseException) and not isinstance(outcome, KafkaError):
                 raise outcome
         # Until their markers are there they hold back who reads what is committed; what was decided is so all the same.

@@ -45,6 +45,7 @@ from mainstem.spark.exactly_once import (
     SinkError,
     Staged,
     given_up,
+    name_of_run,
     no_step,
     of_another_query,
     rewound,
@@ -64,7 +65,10 @@ BATCH_PROPERTY: Final = "streaming.sql.batchId"
 RUN_PROPERTY: Final = "spark.jobGroup.id"
 REMEMBERED_RUNS: Final = 16
 ABORT_WITHIN_S: Final = 5.0
-"""What has failed is not held up for longer by cleaning up after it."""
+"""A task that has failed is not held up for longer by cleaning up after it; Spark kills it soon."""
+
+GIVE_UP_WITHIN_S: Final = 30.0
+"""The same for a driver that no task has told anything. Nobody cleans up after it."""
 
 
 @dataclass(frozen=True)
@@ -116,8 +120,8 @@ def _keep(cluster: Cluster) -> _Kept:
 class _Slots:
     """The transactional ids of one run in this process. One is used again only in a later batch of the same run."""
 
-    def __init__(self) -> None:
-        self._name = uuid.uuid4().hex
+    def __init__(self, run: str) -> None:
+        self._name = name_of_run(run) + uuid.uuid4().hex[:16]
         self._batch = -1
         self._next = 0
 
@@ -133,7 +137,7 @@ def _slot(identity: Identity) -> str:
     if key not in _slots:
         while len(_slots) >= REMEMBERED_RUNS:
             del _slots[next(iter(_slots))]
-        _slots[key] = _Slots()
+        _slots[key] = _Slots(identity.run)
     return _slots[key].take(identity.sink, identity.batch)
 
 
@@ -261,15 +265,9 @@ async def stage(
 ) -> SinkMessage:
     kept = _keep(cluster)
     await kept.decisions.ensure()
-    last = await kept.decisions.last(identity.sink)
     nothing = SinkMessage(identity.sink, identity.run, identity.batch, None, identity.query)
-    if last is not None and identity.batch <= last.batch:
-        if identity.batch == last.batch and identity.query != last.query:
-            raise of_another_query(identity.sink, identity.batch, last)
-        if identity.batch < last.batch and not identity.skips_older:
-            raise rewound(identity.sink, identity.batch, last)
-        for _ in iterator:
-            pass
+    if await _is_decided(kept.decisions, identity):
+        _pass_over(iterator)
         return nothing
     write: TaskWrite | None = None
     sender: Sender | None = None
@@ -281,6 +279,11 @@ async def stage(
             if write is None or sender is None:
                 on_step("begin-transaction")
                 triple = await kept.transactions.init(_slot(identity), two_phase=options.two_phase)
+                # Who has decided meanwhile has not seen this one; who decides later will.
+                if await _is_decided(kept.decisions, identity):
+                    _pass_over(iterator)
+                    return nothing
+                on_step("begun-transaction")
                 sender = Sender(cluster, options.kafka, triple, kept.transactions)
                 await sender.begin()
                 write = TaskWrite(cluster, rows, sender, _first_turn(identity, number))
@@ -289,9 +292,6 @@ async def stage(
             return nothing
         on_step("flush")
         await sender.flush()
-        # Spark gives a batch up while other tasks of it run: whoever aborted what was open has not seen this one.
-        if await kept.decisions.is_given_up(identity.sink, identity.run):
-            raise given_up(identity.sink, identity.batch)
     except Exception:
         # Nobody else may come to know of it, and who reads what is committed would wait until it times out.
         if sender is not None:
@@ -301,6 +301,25 @@ async def stage(
     written: list[Written] = [(*where, first, end) for where, (first, end) in sorted(sender.written().items())]
     staged = Staged(triple, tuple(written))
     return SinkMessage(identity.sink, identity.run, identity.batch, staged, identity.query)
+
+
+async def _is_decided(decisions: DecisionLog, identity: Identity) -> bool:
+    """Whether there is nothing left to write, as of now. Fails where nothing may be written."""
+    last = await decisions.last(identity.sink)
+    if decisions.is_given_up(identity.sink, identity.run):
+        raise given_up(identity.sink, identity.batch)
+    if last is None or identity.batch > last.batch:
+        return False
+    if identity.batch == last.batch and identity.query != last.query:
+        raise of_another_query(identity.sink, identity.batch, last)
+    if identity.batch < last.batch and not identity.skips_older:
+        raise rewound(identity.sink, identity.batch, last)
+    return True
+
+
+def _pass_over(rows: Iterator[pa.RecordBatch]) -> None:
+    for _ in rows:
+        pass
 
 
 async def _abort_own(transactions: Transactions, sender: Sender, triple: Triple) -> None:
@@ -348,7 +367,7 @@ def settle(options: SinkOptions, messages: Sequence[WriterCommitMessage | None],
         here.run(coordinator.abort(batch, run, staged))
     else:
         with suppress(KafkaError, TimeoutError):
-            here.run(asyncio.wait_for(coordinator.abort(batch, run, staged), ABORT_WITHIN_S))
+            here.run(asyncio.wait_for(coordinator.abort(batch, run, staged), GIVE_UP_WITHIN_S))
 
 
 class StreamSink(DataSourceStreamArrowWriter):

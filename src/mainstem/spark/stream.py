@@ -6,6 +6,7 @@ Spark runs one instance of it for the life of a query, in a process of its own; 
   that come in between would be lost. The first micro-batch of such a query is therefore empty: its end, which Spark
   does write down, is the start.
 - Partitions that appear later are read from their beginning.
+- A topic that is deleted and made anew while the query runs is known by its id, also where it has as many records.
 - `maxOffsetsPerTrigger`, `minOffsetsPerTrigger` and `maxTriggerDelay` are applied here, for Spark has no limit that
   combines them. With `availableNow` nothing after the offsets of the moment it was prepared is read.
 - Progress told to a consumer group is for people to see. What counts is the checkpoint.
@@ -29,6 +30,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from mainstem.client.errors import KafkaError
+from mainstem.protocol.schema import ZERO_UUID
 from mainstem.spark import bounds, questions
 from mainstem.spark.bounds import DataLossError
 from mainstem.spark.loop import runner
@@ -62,6 +64,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_trigger_s: float | None = None
         self._partitions: list[Partition] = []
         self._partitions_at_s = -PARTITIONS_AGE_S
+        self._ids: dict[str, bytes] = {}
         self._sizes: RecordBytes | None = None
         self._sizes_at_s = 0.0
 
@@ -144,7 +147,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return await questions.list_offsets(self._cluster(), dict.fromkeys(await self._there(), LATEST))
 
     async def _ends(self, begin: Offsets) -> Offsets:
-        """Where each partition ends now. A partition that is gone, or shorter than what was read, is lost data."""
+        """Where each partition ends now. One that is gone, shorter than what was read, or made anew is lost data."""
         cluster = self._cluster()
         tries = self._options.fetch_retries
         while True:
@@ -152,18 +155,34 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ends = await questions.list_offsets(cluster, dict.fromkeys(there, LATEST), leaves_out_gone=True)
             gone = begin.keys() - ends.keys()
             shorter = {where for where in ends if where in begin and ends[where] < begin[where]}
-            if not gone and not shorter:
+            anew = self._made_anew({topic for topic, _ in begin})
+            if not gone and not shorter and not anew:
                 return ends
-            if tries <= 0:
+            if tries <= 0 or anew:
                 break
             tries -= 1
             await asyncio.sleep(self._options.fetch_retry_interval_ms / 1000)
+        others = {where for where in begin if where[0] in anew}
+        lost = gone | shorter | others
         if self._options.fail_on_data_loss:
-            where = min(gone | shorter)
+            where = min(lost)
             why = "is gone" if where in gone else f"ends at {ends[where]} now"
+            if where in others:
+                why = "is another one: the topic was deleted and made anew"
             raise DataLossError(where, begin[where], ends.get(where, 0), why)
-        log.warning("records of %s are lost; failOnDataLoss says to go on with what is there", names(gone | shorter))
+        self._ids.update(anew)
+        log.warning("records of %s are lost; failOnDataLoss says to go on with what is there", names(lost))
         return ends
+
+    def _made_anew(self, topics: set[str]) -> dict[str, bytes]:
+        """Those that are not what this run has read under their names, and their ids, as far as brokers have told."""
+        known = self._cluster().cache.topics
+        told = {topic: known[topic].topic_id for topic in topics if topic in known}
+        return {
+            topic: found
+            for topic, found in told.items()
+            if found != ZERO_UUID and self._ids.setdefault(topic, found) != found
+        }
 
     async def _there(self, *, anew: bool = False) -> list[Partition]:
         now = time.monotonic()

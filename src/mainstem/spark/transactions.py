@@ -64,6 +64,7 @@ _END_V1: Final = 4
 _END_V2: Final = 5
 _SOON_S: Final = 0.002
 
+EMPTY: Final = "Empty"
 ONGOING: Final = "Ongoing"
 COMPLETE_COMMIT: Final = "CompleteCommit"
 PREPARING: Final = frozenset({"PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
@@ -91,7 +92,7 @@ class Transactions:
         self._max_timeout_ms: int | None = None
 
     async def is_v2(self) -> bool:
-        connection = await self._cluster.any_node()
+        connection = await self._any_node()
         return (
             connection.features.get("transaction.version", 0) >= 2
             and connection.versions.get(ApiKey.END_TXN, (0, 0))[1] >= _END_V2
@@ -192,15 +193,27 @@ class Transactions:
 
         return await self._asked(triple.transactional_id, attempt)
 
+    async def fence(self, triple: Triple) -> None:
+        """Aborts what is open, and has nothing more come of it, also where nothing was begun yet.
+
+        Version 2 raises the epoch with every end. Before that only `InitProducerId` does.
+        """
+        if await self.is_v2():
+            await self.end(triple, False)
+        else:
+            await self.init(triple.transactional_id)
+
     async def ongoing(self, prefix: str) -> list[str]:
         """The ids that begin with `prefix` and have an open transaction, on any broker."""
-        await self._cluster.any_node()
-        if not self._cluster.cache.brokers:
-            await self._cluster.update()
+        return await self.listed(prefix, [ONGOING])
+
+    async def listed(self, prefix: str, states: list[str]) -> list[str]:
+        """The ids that begin with `prefix` and are in one of `states`, on any broker."""
+        await self._any_node()
 
         async def ask(node: int) -> list[str]:
             connection = await self._cluster.node(node)
-            request = ListTransactionsRequest(state_filters=[ONGOING], producer_id_filters=[])
+            request = ListTransactionsRequest(state_filters=states, producer_id_filters=[])
             answer = await connection.ask(request, ListTransactionsResponse)
             raise_for(answer.error_code, "ListTransactions", broker=connection.name)
             return [each.transactional_id for each in answer.transaction_states]
@@ -261,9 +274,7 @@ class Transactions:
         return self._max_timeout_ms
 
     async def _ask_max_timeout_ms(self) -> int:
-        connection = await self._cluster.any_node()
-        if not self._cluster.cache.brokers:
-            await self._cluster.update()
+        connection = await self._any_node()
         node = connection.node_id if connection.node_id >= 0 else min(self._cluster.cache.brokers)
         request = DescribeConfigsRequest(
             resources=[
@@ -281,6 +292,17 @@ class Transactions:
                 if result.error_code == 0 and config.name == MAX_TIMEOUT_KEY and config.value:
                     return int(config.value)
         return DEFAULT_MAX_TIMEOUT_MS
+
+    async def _any_node(self) -> BrokerConnection:
+        """Where one is known, all are. They may be away for a moment, at any step."""
+
+        async def attempt() -> BrokerConnection:
+            connection = await self._cluster.any_node()
+            if not self._cluster.cache.brokers:
+                await self._cluster.update()
+            return connection
+
+        return await self._cluster.retrying(attempt, TIMEOUT_MS, "reaching a broker")
 
     async def _asked(self, transactional_id: str, attempt: Callable[[BrokerConnection], Awaitable[R]]) -> R:
         """Asks the coordinator, a new one where it has moved, and again soon while the id's last transaction ends."""

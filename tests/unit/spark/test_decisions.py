@@ -1,10 +1,17 @@
-"""What a decision says survives the way through its record; what a newer version wrote is refused."""
+"""What a decision says survives the way through its record; what a newer version wrote is refused; none is missed."""
 
+import asyncio
 import json
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from mainstem.spark.decisions import Decision
+from mainstem.client.cluster import Cluster
+from mainstem.client.metadata import LeaderAndEpoch
+from mainstem.spark import decisions
+from mainstem.spark.decisions import Decision, DecisionLog
+from mainstem.spark.offsets import Partition
 from mainstem.spark.transactions import Triple
 
 
@@ -23,3 +30,52 @@ def test_a_decision_reads_as_it_was_written() -> None:
 def test_a_decision_of_a_newer_version_is_refused() -> None:
     with pytest.raises(ValueError, match="a decision of version 2: a newer Mainstem wrote it"):
         Decision.from_bytes(json.dumps({"version": 2}).encode())
+
+
+class NewLeader:
+    """A cluster in which one knows how far the log is committed only when it has told where that ends."""
+
+    def __init__(self) -> None:
+        self.records = b""
+        self.epoch = 0
+        self._told = 0
+
+    def fails_over(self, records: bytes) -> None:
+        self.records = records
+        self.epoch += 1
+
+    def leader(self, _: object) -> LeaderAndEpoch:
+        return LeaderAndEpoch(1, self.epoch)
+
+    async def retrying(self, attempt: Any, *_: object) -> Any:
+        return await attempt()
+
+    async def list_offsets(self, _: object, wanted: dict[Partition, int]) -> dict[Partition, int]:
+        self._told = self.epoch
+        return dict.fromkeys(wanted, 0)
+
+    async def fetch(self) -> tuple[Any, bytes]:
+        is_there = bool(self.records) and self._told == self.epoch
+        size = len(self.records) if is_there else 0
+        return SimpleNamespace(records_start=0, records_size=size, high_watermark=int(is_there)), self.records
+
+
+def test_what_is_decided_is_not_missed_when_its_log_has_a_new_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may believe for a moment that less is committed than is: a batch would be decided a second time."""
+    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    from mainstem.protocol.columns import encode_columns
+
+    (records,) = encode_columns(pa.array([b"sink/finished"]), pa.array([b"7"]), timestamp=0)
+    cluster = NewLeader()
+    log = DecisionLog(cast("Cluster", cluster))
+    monkeypatch.setattr(log, "_fetch", cluster.fetch)
+    monkeypatch.setattr(decisions, "list_offsets", cluster.list_offsets)
+
+    async def story() -> None:
+        await log.last("sink")
+        assert log._finished == {}
+        cluster.fails_over(records)
+        await log.last("sink")
+        assert log._finished == {"sink": 7}
+
+    asyncio.run(story())
