@@ -771,7 +771,7 @@ MUTATIONS = (
         "early swap", "a copy without the end takes over", moved.swaps_before_it_has_all, ("D8", "D3", "P1", "T1"), 100
     ),
     Mutation("moved producers", "a copy forgets producers", moved.forgets_producers, ("D8", "T1"), 100),
-    Mutation("renames", "the old folder goes first", moved.sets_the_old_aside_first, ("D3", "P1", "D8"), 100),
+    Mutation("renames", "the old folder goes first", moved.sets_the_old_aside_first, ("D3", "P1", "D8"), 600),
     Mutation("compaction and recovery", "a gap is taken for a loss", _recovery_point_not_written, ("D3", "P1"), 300),
     Mutation("empty parts", "members get nothing", watched.parts_are_empty, ("G2",), 30),
     Mutation("refused members", "members are refused", watched.members_are_refused, ("G5 a member",), 60),
