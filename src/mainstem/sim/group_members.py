@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 SESSION_MS: Final = 1500
 REBALANCE_MS: Final = 2000
 ZOMBIE_SHARE: Final = 0.5
+GLANCE_SHARE: Final = 0.25
 EPOCHS: Final = 7
 
 
@@ -66,6 +67,9 @@ class Member:
         self.life = -1
         """The life of the broker that has given it its part."""
         self._zombie = Random(f"{world.seed}:zombie:{client.name}")
+        self._glances = Random(f"{world.seed}:glances:{client.name}")
+        self._onlooker = client.another()
+        """A second connection: what is asked on it waits for nothing that was sent on the first."""
 
     async def run(self) -> None:
         while not self.world.is_stopping:
@@ -212,7 +216,10 @@ class Member:
         logged = self.world.groups.logged.setdefault((self.group, place), [])
         before = logged[-1].offset if logged else GONE
         count = len(logged)
-        found = await fetch_committed(self.client, self.group, *place)
+        code, offset, tag = await ask_offset(self.client, self.group, *place)
+        found = offset if code is ErrorCode.NONE else None
+        if found is not None:
+            self.world.watch.told.told(self.group, place, tag, self.client.life)
         if found is not None and self.client.life == self.life == self.world.process.life:
             said = [before, *(each.offset for each in logged[count:])]
             if found not in said:
@@ -228,14 +235,29 @@ class Member:
     ) -> bool:
         generation = self.generation if generation is None else generation
         member_id = self.member_id if member_id is None else member_id
+        is_watched = self._glances.random() < GLANCE_SHARE
+        if is_watched:
+            await self._onlooker.connected()
         await self.client.connected()
         commit = self.world.groups.committing(self.group, generation, member_id, place, offset, self.client.life)
         request = commit_request(self.group, place, offset, commit.tag, generation, member_id, self.instance)
-        answer = await self.client.ask(request, 9, OffsetCommitResponse)
+        sent = await self.client.send(request, 9)
+        if is_watched:
+            await self._glance(place, commit.tag)
+        answer = await self.client.answer(sent, OffsetCommitResponse)
         code = ErrorCode(answer.topics[0].partitions[0].error_code)
         self.world.groups.committed(commit, code)
         self._answered(generation, member_id, code)
         return code == ErrorCode.NONE
+
+    async def _glance(self, place: Place, committing: str) -> None:
+        """Somebody asks where the group is while it commits (G8)."""
+        with contextlib.suppress(NoAnswer):
+            code, _, tag = await ask_offset(self._onlooker, self.group, *place)
+            if code is ErrorCode.NONE:
+                self.world.watch.told.told(self.group, place, tag, self._onlooker.life)
+                if tag == committing:
+                    self.world.count("offset told beside its commit")
 
     def _answered(self, generation: int, member_id: str, code: ErrorCode) -> None:
         if generation == self.generation and self.client.life == self.life:
@@ -287,19 +309,27 @@ def commit_request(
 
 async def fetch_committed(client: SimClient, group: str, topic: str, partition: int) -> int | None:
     """The committed offset, -1 where there is none; None where it cannot be told now."""
-    code, offset = await fetch_offset(client, group, topic, partition)
+    code, offset, _ = await ask_offset(client, group, topic, partition)
     return offset if code is ErrorCode.NONE else None
 
 
 async def fetch_offset(
     client: SimClient, group: str, topic: str, partition: int, *, require_stable: bool = False
 ) -> tuple[ErrorCode, int]:
+    code, offset, _ = await ask_offset(client, group, topic, partition, require_stable=require_stable)
+    return code, offset
+
+
+async def ask_offset(
+    client: SimClient, group: str, topic: str, partition: int, *, require_stable: bool = False
+) -> tuple[ErrorCode, int, str]:
+    """The committed offset and its metadata, the tag of its commit."""
     wanted = [OffsetFetchRequestTopics(name=topic, partition_indexes=[partition])]
     asked = OffsetFetchRequestGroup(group_id=group, topics=wanted)
     answer = await client.ask(OffsetFetchRequest(groups=[asked], require_stable=require_stable), 9, OffsetFetchResponse)
     found = answer.groups[0]
     if found.error_code != ErrorCode.NONE:
-        return ErrorCode(found.error_code), -1
+        return ErrorCode(found.error_code), -1, ""
     one = found.topics[0].partitions[0]
     if one.committed_offset >= 0 and one.committed_leader_epoch != leader_epoch_of(one.committed_offset):
         raise Violation(
@@ -307,7 +337,7 @@ async def fetch_offset(
             f"{group} is at {one.committed_offset} of {topic}-{partition}, it is told in epoch "
             f"{one.committed_leader_epoch}, and was committed in {leader_epoch_of(one.committed_offset)}",
         )
-    return ErrorCode(one.error_code), one.committed_offset
+    return ErrorCode(one.error_code), one.committed_offset, one.metadata or ""
 
 
 async def find_coordinator(client: SimClient, group: str) -> ErrorCode:
