@@ -210,6 +210,21 @@ def answers_do_not_wait(patch: pytest.MonkeyPatch, reached: Reached) -> None:
     patch.setattr(coordinator.Shard, "_after_everything_before", after_everything_before)
 
 
+def heartbeats_count_for_nothing(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Our own: a heartbeat is answered, and the session of its member ends all the same."""
+    original = Rebalancing._heartbeat
+
+    def heartbeat(self: Rebalancing, out: Outcome, request: Any) -> ErrorCode:
+        before = len(out.effects)
+        code = original(self, out, request)
+        if len(out.effects) > before:
+            reached()
+            del out.effects[before:]
+        return code
+
+    patch.setattr(Rebalancing, "_heartbeat", heartbeat)
+
+
 # What has to go
 
 

@@ -66,6 +66,8 @@ class Member:
         """Generation and id that it had before this one."""
         self.life = -1
         """The life of the broker that has given it its part."""
+        self._spoke_s = 0.0
+        """When it was last heard of by more than a heartbeat."""
         self._zombie = Random(f"{world.seed}:zombie:{client.name}")
         self._glances = Random(f"{world.seed}:glances:{client.name}")
         self._onlooker = client.another()
@@ -112,6 +114,7 @@ class Member:
             return None
         if code != ErrorCode.NONE:
             if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
+                self._look_whether_known(self.member_id, code)
                 self.member_id = ""
             return None
         if self.instance is not None and self.client.name != self.instance and not self.member_id:
@@ -150,12 +153,14 @@ class Member:
         synced = await self.client.ask(sync, 5, SyncGroupResponse, timeout_s=6)
         if synced.error_code != ErrorCode.NONE:
             if synced.error_code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
+                self._look_whether_known(self.member_id, ErrorCode(synced.error_code))
                 self.member_id = ""
             return None
         assigned = list(synced.assignment)
         # A static member that joins again takes its own place, under another id.
         who = self.instance or self.member_id
         self.life = life
+        self._spoke_s = self.client.loop.time()
         self.world.groups.assigned(self.group, self.generation, who, assigned, life)
         self.world.watch.parts.given(self.group, self.generation, who, bytes(synced.assignment))
         self.world.trace("assigned", self.client.name, self.group, self.generation, str(assigned))
@@ -195,7 +200,13 @@ class Member:
                 member_id=self.member_id,
                 group_instance_id=self.instance,
             )
+            await self.client.connected()
+            life, sent_s = self.client.life, self.client.loop.time()
             answer = await self.client.ask(beat, 4, HeartbeatResponse)
+            if answer.error_code == ErrorCode.NONE:
+                self.world.watch.stays.heard(self.group, self.member_id, life, sent_s)
+                if life == self.life and sent_s - self._spoke_s > SESSION_MS / 1000:
+                    self.world.count("member stayed by its heartbeats")
             self._answered(self.generation, self.member_id, ErrorCode(answer.error_code))
             if answer.error_code != ErrorCode.NONE:
                 if answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
@@ -246,6 +257,7 @@ class Member:
             await self._glance(place, commit.tag)
         answer = await self.client.answer(sent, OffsetCommitResponse)
         code = ErrorCode(answer.topics[0].partitions[0].error_code)
+        self._spoke_s = self.client.loop.time()
         self.world.groups.committed(commit, code)
         self._answered(generation, member_id, code)
         return code == ErrorCode.NONE
@@ -259,7 +271,12 @@ class Member:
                 if tag == committing:
                     self.world.count("offset told beside its commit")
 
+    def _look_whether_known(self, member_id: str, code: ErrorCode) -> None:
+        if code is ErrorCode.UNKNOWN_MEMBER_ID:
+            self.world.watch.stays.is_unknown(self.group, member_id, self.client.life, SESSION_MS / 1000)
+
     def _answered(self, generation: int, member_id: str, code: ErrorCode) -> None:
+        self._look_whether_known(member_id, code)
         if generation == self.generation and self.client.life == self.life:
             self.world.watch.members.answered(self.group, generation, member_id, self.life, code)
 
