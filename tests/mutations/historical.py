@@ -753,6 +753,7 @@ MUTATIONS = (
     Mutation("old positions", "offsets outlive a topic", watched.offsets_outlive_their_topic, ("P10 a new",), 100),
     Mutation("hasty answers", "answers do not wait", watched.answers_do_not_wait, ("G8 what is told",), 30),
     Mutation("idle heartbeats", "sessions end", watched.heartbeats_count_for_nothing, ("G9 a living",), 60),
+    Mutation("late parts", "late parts are given", watched.late_parts_are_given, ("G2", "G4 a group"), 60),
     Mutation("old segments", "retention.ms is ignored", watched.old_segments_stay, ("P12 what is due",), 30),
     Mutation("surplus segments", "retention.bytes is ignored", watched.surplus_segments_stay, ("P12 what is due",), 30),
     Mutation("removed files", "files are never removed", watched.removed_files_stay, ("P12 what is due", "D8"), 30),

@@ -225,6 +225,20 @@ def heartbeats_count_for_nothing(patch: pytest.MonkeyPatch, reached: Reached) ->
     patch.setattr(Rebalancing, "_heartbeat", heartbeat)
 
 
+def late_parts_are_given(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Our own: what a leader has named for the generation before is taken for that of the one in force."""
+    original = Rebalancing.sync
+
+    def sync(self: Rebalancing, ticket: Any, request: Any, now_ms: int) -> Outcome:
+        group = self.groups.get(request.group_id)
+        if group is not None and request.generation_id != group.generation:
+            reached()
+            request.generation_id = group.generation
+        return original(self, ticket, request, now_ms)
+
+    patch.setattr(Rebalancing, "sync", sync)
+
+
 # What has to go
 
 

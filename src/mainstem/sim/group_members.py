@@ -40,6 +40,7 @@ SESSION_MS: Final = 1500
 REBALANCE_MS: Final = 2000
 ZOMBIE_SHARE: Final = 0.5
 GLANCE_SHARE: Final = 0.25
+LATE_PARTS_SHARE: Final = 0.5
 EPOCHS: Final = 7
 
 
@@ -72,6 +73,9 @@ class Member:
         self._glances = Random(f"{world.seed}:glances:{client.name}")
         self._onlooker = client.another()
         """A second connection: what is asked on it waits for nothing that was sent on the first."""
+        self._late_parts = Random(f"{world.seed}:late parts:{client.name}")
+        self._sync: SyncGroupRequest | None = None
+        """What it has last said as a leader, of who gets what."""
 
     async def run(self) -> None:
         while not self.world.is_stopping:
@@ -148,6 +152,9 @@ class Member:
             protocol_name="range",
             assignments=assignments,
         )
+        if assignments:
+            await self._name_former_parts()
+            self._sync = sync
         await self.client.connected()
         life = self.client.life
         synced = await self.client.ask(sync, 5, SyncGroupResponse, timeout_s=6)
@@ -165,6 +172,16 @@ class Member:
         self.world.watch.parts.given(self.group, self.generation, who, bytes(synced.assignment))
         self.world.trace("assigned", self.client.name, self.group, self.generation, str(assigned))
         return assigned
+
+    async def _name_former_parts(self) -> None:
+        """A thread of it that has not noticed the rebalance says who gets what in the generation before (G2)."""
+        former = self._sync
+        if former is None or former.member_id != self.member_id or former.generation_id >= self.generation:
+            return
+        if self._late_parts.random() < LATE_PARTS_SHARE:
+            answer = await self.client.ask(former, 5, SyncGroupResponse, timeout_s=6)
+            if answer.error_code == ErrorCode.ILLEGAL_GENERATION:
+                self.world.count("parts of a stale generation refused")
 
     # Consuming
 

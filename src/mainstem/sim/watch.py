@@ -28,6 +28,7 @@ REACHED: Final = (
     "offset told beside its commit",
     "member stayed by its heartbeats",
     "end of a session looked at",
+    "parts of a stale generation refused",
     "offset deleted",
     "A2 offset of an old name looked for",
     "age of a segment checked",
