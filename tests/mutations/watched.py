@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from mainstem.broker.apis import k21_delete_records
+from mainstem.broker.drivers import coordinator
 from mainstem.broker.partition import Partition
 from mainstem.broker.purgatory import Watchers
 from mainstem.core.coordinator.effects import Outcome
@@ -190,6 +191,52 @@ def offsets_outlive_their_topic(patch: pytest.MonkeyPatch, reached: Reached) -> 
         return Outcome()
 
     patch.setattr(Offsets, "topics_deleted", topics_deleted)
+
+
+def answers_do_not_wait(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Our own: an answer that writes nothing does not wait until what it tells of is committed."""
+
+    def after_everything_before(self: coordinator.Shard[Any], outcome: Outcome, replies: list[Any]) -> None:
+        if self._open is not None:
+            self._open.replies += replies
+            self._note_tokens(self._open, outcome)
+            return
+        if self._in_flight:
+            reached()
+        coordinator._release(replies, ErrorCode.NONE)
+        if outcome.token is not None:
+            self.take(self.machine.written(outcome.token, ErrorCode.NONE, self._clock.wall_ms()))
+
+    patch.setattr(coordinator.Shard, "_after_everything_before", after_everything_before)
+
+
+def heartbeats_count_for_nothing(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Our own: a heartbeat is answered, and the session of its member ends all the same."""
+    original = Rebalancing._heartbeat
+
+    def heartbeat(self: Rebalancing, out: Outcome, request: Any) -> ErrorCode:
+        before = len(out.effects)
+        code = original(self, out, request)
+        if len(out.effects) > before:
+            reached()
+            del out.effects[before:]
+        return code
+
+    patch.setattr(Rebalancing, "_heartbeat", heartbeat)
+
+
+def late_parts_are_given(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Our own: what a leader has named for the generation before is taken for that of the one in force."""
+    original = Rebalancing.sync
+
+    def sync(self: Rebalancing, ticket: Any, request: Any, now_ms: int) -> Outcome:
+        group = self.groups.get(request.group_id)
+        if group is not None and request.generation_id != group.generation:
+            reached()
+            request.generation_id = group.generation
+        return original(self, ticket, request, now_ms)
+
+    patch.setattr(Rebalancing, "sync", sync)
 
 
 # What has to go

@@ -174,6 +174,7 @@ SELDOM: Final = {
     "S13 directory gone": 1000,
     "C5 copy appended after expiry": 1000,
     "start moved beside a move": 1000,
+    "end of a session looked at": 1000,
     "damaged metadata refused": 1000,
 }
 """How many seeds a campaign has before it must have seen these."""

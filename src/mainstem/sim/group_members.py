@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 SESSION_MS: Final = 1500
 REBALANCE_MS: Final = 2000
 ZOMBIE_SHARE: Final = 0.5
+GLANCE_SHARE: Final = 0.25
+LATE_PARTS_SHARE: Final = 0.5
 EPOCHS: Final = 7
 
 
@@ -65,7 +67,15 @@ class Member:
         """Generation and id that it had before this one."""
         self.life = -1
         """The life of the broker that has given it its part."""
+        self._spoke_s = 0.0
+        """When it was last heard of by more than a heartbeat."""
         self._zombie = Random(f"{world.seed}:zombie:{client.name}")
+        self._glances = Random(f"{world.seed}:glances:{client.name}")
+        self._onlooker = client.another()
+        """A second connection: what is asked on it waits for nothing that was sent on the first."""
+        self._late_parts = Random(f"{world.seed}:late parts:{client.name}")
+        self._sync: SyncGroupRequest | None = None
+        """What it has last said as a leader, of who gets what."""
 
     async def run(self) -> None:
         while not self.world.is_stopping:
@@ -108,6 +118,7 @@ class Member:
             return None
         if code != ErrorCode.NONE:
             if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
+                self._look_whether_known(self.member_id, code)
                 self.member_id = ""
             return None
         if self.instance is not None and self.client.name != self.instance and not self.member_id:
@@ -141,21 +152,36 @@ class Member:
             protocol_name="range",
             assignments=assignments,
         )
+        if assignments:
+            await self._name_former_parts()
+            self._sync = sync
         await self.client.connected()
         life = self.client.life
         synced = await self.client.ask(sync, 5, SyncGroupResponse, timeout_s=6)
         if synced.error_code != ErrorCode.NONE:
             if synced.error_code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
+                self._look_whether_known(self.member_id, ErrorCode(synced.error_code))
                 self.member_id = ""
             return None
         assigned = list(synced.assignment)
         # A static member that joins again takes its own place, under another id.
         who = self.instance or self.member_id
         self.life = life
+        self._spoke_s = self.client.loop.time()
         self.world.groups.assigned(self.group, self.generation, who, assigned, life)
         self.world.watch.parts.given(self.group, self.generation, who, bytes(synced.assignment))
         self.world.trace("assigned", self.client.name, self.group, self.generation, str(assigned))
         return assigned
+
+    async def _name_former_parts(self) -> None:
+        """A thread of it that has not noticed the rebalance says who gets what in the generation before (G2)."""
+        former = self._sync
+        if former is None or former.member_id != self.member_id or former.generation_id >= self.generation:
+            return
+        if self._late_parts.random() < LATE_PARTS_SHARE:
+            answer = await self.client.ask(former, 5, SyncGroupResponse, timeout_s=6)
+            if answer.error_code == ErrorCode.ILLEGAL_GENERATION:
+                self.world.count("parts of a stale generation refused")
 
     # Consuming
 
@@ -191,7 +217,13 @@ class Member:
                 member_id=self.member_id,
                 group_instance_id=self.instance,
             )
+            await self.client.connected()
+            life, sent_s = self.client.life, self.client.loop.time()
             answer = await self.client.ask(beat, 4, HeartbeatResponse)
+            if answer.error_code == ErrorCode.NONE:
+                self.world.watch.stays.heard(self.group, self.member_id, life, sent_s)
+                if life == self.life and sent_s - self._spoke_s > SESSION_MS / 1000:
+                    self.world.count("member stayed by its heartbeats")
             self._answered(self.generation, self.member_id, ErrorCode(answer.error_code))
             if answer.error_code != ErrorCode.NONE:
                 if answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
@@ -212,7 +244,10 @@ class Member:
         logged = self.world.groups.logged.setdefault((self.group, place), [])
         before = logged[-1].offset if logged else GONE
         count = len(logged)
-        found = await fetch_committed(self.client, self.group, *place)
+        code, offset, tag = await ask_offset(self.client, self.group, *place)
+        found = offset if code is ErrorCode.NONE else None
+        if found is not None:
+            self.world.watch.told.told(self.group, place, tag, self.client.life)
         if found is not None and self.client.life == self.life == self.world.process.life:
             said = [before, *(each.offset for each in logged[count:])]
             if found not in said:
@@ -228,16 +263,37 @@ class Member:
     ) -> bool:
         generation = self.generation if generation is None else generation
         member_id = self.member_id if member_id is None else member_id
+        is_watched = self._glances.random() < GLANCE_SHARE
+        if is_watched:
+            await self._onlooker.connected()
         await self.client.connected()
         commit = self.world.groups.committing(self.group, generation, member_id, place, offset, self.client.life)
         request = commit_request(self.group, place, offset, commit.tag, generation, member_id, self.instance)
-        answer = await self.client.ask(request, 9, OffsetCommitResponse)
+        sent = await self.client.send(request, 9)
+        if is_watched:
+            await self._glance(place, commit.tag)
+        answer = await self.client.answer(sent, OffsetCommitResponse)
         code = ErrorCode(answer.topics[0].partitions[0].error_code)
+        self._spoke_s = self.client.loop.time()
         self.world.groups.committed(commit, code)
         self._answered(generation, member_id, code)
         return code == ErrorCode.NONE
 
+    async def _glance(self, place: Place, committing: str) -> None:
+        """Somebody asks where the group is while it commits (G8)."""
+        with contextlib.suppress(NoAnswer):
+            code, _, tag = await ask_offset(self._onlooker, self.group, *place)
+            if code is ErrorCode.NONE:
+                self.world.watch.told.told(self.group, place, tag, self._onlooker.life)
+                if tag == committing:
+                    self.world.count("offset told beside its commit")
+
+    def _look_whether_known(self, member_id: str, code: ErrorCode) -> None:
+        if code is ErrorCode.UNKNOWN_MEMBER_ID:
+            self.world.watch.stays.is_unknown(self.group, member_id, self.client.life, SESSION_MS / 1000)
+
     def _answered(self, generation: int, member_id: str, code: ErrorCode) -> None:
+        self._look_whether_known(member_id, code)
         if generation == self.generation and self.client.life == self.life:
             self.world.watch.members.answered(self.group, generation, member_id, self.life, code)
 
@@ -287,19 +343,27 @@ def commit_request(
 
 async def fetch_committed(client: SimClient, group: str, topic: str, partition: int) -> int | None:
     """The committed offset, -1 where there is none; None where it cannot be told now."""
-    code, offset = await fetch_offset(client, group, topic, partition)
+    code, offset, _ = await ask_offset(client, group, topic, partition)
     return offset if code is ErrorCode.NONE else None
 
 
 async def fetch_offset(
     client: SimClient, group: str, topic: str, partition: int, *, require_stable: bool = False
 ) -> tuple[ErrorCode, int]:
+    code, offset, _ = await ask_offset(client, group, topic, partition, require_stable=require_stable)
+    return code, offset
+
+
+async def ask_offset(
+    client: SimClient, group: str, topic: str, partition: int, *, require_stable: bool = False
+) -> tuple[ErrorCode, int, str]:
+    """The committed offset and its metadata, the tag of its commit."""
     wanted = [OffsetFetchRequestTopics(name=topic, partition_indexes=[partition])]
     asked = OffsetFetchRequestGroup(group_id=group, topics=wanted)
     answer = await client.ask(OffsetFetchRequest(groups=[asked], require_stable=require_stable), 9, OffsetFetchResponse)
     found = answer.groups[0]
     if found.error_code != ErrorCode.NONE:
-        return ErrorCode(found.error_code), -1
+        return ErrorCode(found.error_code), -1, ""
     one = found.topics[0].partitions[0]
     if one.committed_offset >= 0 and one.committed_leader_epoch != leader_epoch_of(one.committed_offset):
         raise Violation(
@@ -307,7 +371,7 @@ async def fetch_offset(
             f"{group} is at {one.committed_offset} of {topic}-{partition}, it is told in epoch "
             f"{one.committed_leader_epoch}, and was committed in {leader_epoch_of(one.committed_offset)}",
         )
-    return ErrorCode(one.error_code), one.committed_offset
+    return ErrorCode(one.error_code), one.committed_offset, one.metadata or ""
 
 
 async def find_coordinator(client: SimClient, group: str) -> ErrorCode:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Final
 from mainstem.sim.checkers import Checker
 from mainstem.sim.checkers.groups_live_on import GroupsLiveOn
 from mainstem.sim.checkers.members_are_heard import MembersAreHeard
+from mainstem.sim.checkers.members_stay import MembersStay
 from mainstem.sim.checkers.parts_are_given import PartsAreGiven
 from mainstem.sim.checkers.segments_end_in_time import SegmentsEndInTime
+from mainstem.sim.checkers.told_is_committed import ToldIsCommitted
 from mainstem.sim.checkers.transactions_have_their_time import TransactionsHaveTheirTime
 
 if TYPE_CHECKING:
@@ -22,6 +24,11 @@ REACHED: Final = (
     "refusal of a member looked at",
     "commit of a replaced member",
     "offset of a member checked",
+    "told offset looked at",
+    "offset told beside its commit",
+    "member stayed by its heartbeats",
+    "end of a session looked at",
+    "parts of a stale generation refused",
     "offset deleted",
     "A2 offset of an old name looked for",
     "age of a segment checked",
@@ -39,6 +46,8 @@ class Watch:
     def __init__(self, world: "World") -> None:
         self.parts = PartsAreGiven(world)
         self.members = MembersAreHeard(world)
+        self.stays = MembersStay(world)
+        self.told = ToldIsCommitted(world)
         groups = GroupsLiveOn(world)
         self.stepped: list[Checker] = [groups]
         self.following: list[Checker] = [groups]
