@@ -156,7 +156,7 @@ def extensions() -> list[Any]:
     for extension in found:
         # What is visible may be replaced when the library is loaded, so a call between two of our own functions would
         # go through a table and never be inlined. Only the entry points, which say so themselves, are for others.
-        extension.extra_compile_args.append("-fvisibility=hidden")
+        extension.extra_compile_args = [*extension.extra_compile_args, "-fvisibility=hidden"]
     return found
 
 
