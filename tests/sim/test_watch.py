@@ -45,6 +45,22 @@ def test_who_was_replaced_commits_nothing() -> None:
         world.watch.members.zombie_answered("group", "first", life, ErrorCode.NONE)
 
 
+def test_who_sent_a_heartbeat_is_known_for_a_session() -> None:
+    world = World(0)
+    stays = world.watch.stays
+    stays.is_unknown("group", "never heard of", 1, 1.5)
+    stays.heard("group", "a", 1, world.scheduler.now)
+    world.scheduler.now += 1.4
+    stays.is_unknown("group", "a", 2, 1.5)
+    stays.heard("group", "a", 1, world.scheduler.now)
+    world.scheduler.now += 1.5
+    stays.is_unknown("group", "a", 1, 1.5)
+    stays.heard("group", "a", 1, world.scheduler.now)
+    world.scheduler.now += 1.4
+    with pytest.raises(Violation, match="G9"):
+        stays.is_unknown("group", "a", 1, 1.5)
+
+
 def test_a_transaction_is_left_alone_until_somebody_asks_for_its_end_or_for_its_id() -> None:
     txns = World(2).txns
     txns.asking("id")
