@@ -274,6 +274,17 @@ class Producer:
         except NoAnswer:
             pass
 
+    def _came_before_its_topic(self, place: Place, batch: Batch) -> bool:
+        """Whether its topic was made anew, after an empty disk (X7), between this batch and one that was sent later.
+
+        Who is not known may begin anywhere, as in Kafka: the second was taken, and the first is out of order then.
+        """
+        written = self.world.written.find(place)
+        if written is None or not self.world.counts["X7 empty disk"]:
+            return False
+        own = [each for each in written.batches if each.producer_id == self._producer_id]
+        return bool(own) and own[0].producer_epoch == self._epoch and own[0].base_sequence > batch.sequence
+
     def _sequence_lost(self, partition: int, batch: Batch, code: ErrorCode) -> bool:
         """The broker knows another sequence: rightly so only if it lost some of it with its power.
 
@@ -289,6 +300,8 @@ class Producer:
             world.count("retry of a batch that is gone")
         elif world.appended_once.may_be_out_of_order(place, self._producer_id, batch.sequence):
             world.count("C5 out of order after expiry")
+        elif self._came_before_its_topic(place, batch):
+            world.count("batch that came before its topic")
         else:
             raise Violation(
                 "T1 a batch in order is taken",
