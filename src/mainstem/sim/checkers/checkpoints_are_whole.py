@@ -34,10 +34,10 @@ class CheckpointsAreWhole(Checker):
                 raise Violation("D7 a checkpoint is old or new", f"{path} is {disk.peek(path)[:80]!r}")
 
     def died(self, broker: Broker | None, how: str) -> None:
-        if how == "stopped":
-            self._used.clear()
-        else:
+        if how != "stopped":
             self._look(broker)
+        # Where it is now, with all logs closed, a clean stop has written it, whatever becomes of the machine then.
+        self._used = {folder for folder in self._used if not self.world.disk.exists(folder + MARKER)}
 
     def forget(self) -> None:
         self._used.clear()
