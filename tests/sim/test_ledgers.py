@@ -86,6 +86,18 @@ def test_generations_past_the_cut_may_come_again_and_no_others() -> None:
         ledger.assigned("group", 1, "another", [0], 2)
 
 
+def test_what_is_told_of_a_group_that_is_gone_does_not_count_for_the_next() -> None:
+    """Who was paused is told late; generations have begun anew meanwhile (seed 4001492)."""
+    ledger = Groups(loses_nothing=True).ledger
+    before = ledger.times_gone("group")
+    ledger.log_generation("group", -1, 0, 1)
+    now = ledger.times_gone("group")
+    ledger.assigned("group", 2, "paused", [0], 1, before)
+    ledger.assigned("group", 2, "one", [0], 1, now)
+    with pytest.raises(Violation, match="G1"):
+        ledger.assigned("group", 2, "another", [0], 1, now)
+
+
 class Transactions:
     """A ledger, and the log of the coordinator of one transactional id."""
 

@@ -7,6 +7,7 @@ Each commit carries a tag, its metadata, by which it is found in the coordinator
 of the log, and what a power loss took is exactly what lay past the log's new end.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -80,16 +81,25 @@ class GroupLedger:
         self._counts_from: dict[str, int] = {}
         """The life of the broker from which on it counts what a group's members were told: the log was cut before."""
         self._forgot_at = 0
+        self._gone: Counter[str] = Counter()
         self._count = count
 
     # What members are told
 
-    def joined(self, group: str, generation: int, life: int) -> None:
+    def times_gone(self, group: str) -> int:
+        """How often the group was gone until now: its generations began anew, and who was paused hears of old ones."""
+        return self._gone[group]
+
+    def joined(self, group: str, generation: int, life: int, gone: int = 0) -> None:
+        if gone != self._gone[group]:
+            return
         self._joined[group, life] = max(self._joined.get((group, life), -1), generation)
 
-    def assigned(self, group: str, generation: int, member: str, partitions: list[int], life: int) -> None:
+    def assigned(
+        self, group: str, generation: int, member: str, partitions: list[int], life: int, gone: int = 0
+    ) -> None:
         """G1: within one generation no partition has two owners."""
-        if life < max(self._counts_from.get(group, 0), self._forgot_at):
+        if life < max(self._counts_from.get(group, 0), self._forgot_at) or gone != self._gone[group]:
             return
         self._assigned[group] = max(self._assigned.get(group, -1), generation)
         owners = self._assignments.setdefault((group, generation), {})
@@ -200,6 +210,7 @@ class GroupLedger:
         """A generation is written down; -1 for a group that is gone. Who joins next makes it again, from 1."""
         self._generations.setdefault(group, []).append((index, at, generation))
         if generation < 0:
+            self._gone[group] += 1
             self._roll_back(group, -1)
 
     def _roll_back(self, group: str, generation: int) -> None:

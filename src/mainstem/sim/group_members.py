@@ -67,6 +67,8 @@ class Member:
         """Generation and id that it had before this one."""
         self.life = -1
         """The life of the broker that has given it its part."""
+        self._times_gone = 0
+        """How often its group was gone when it asked to join."""
         self._spoke_s = 0.0
         """When it was last heard of by more than a heartbeat."""
         self._zombie = Random(f"{world.seed}:zombie:{client.name}")
@@ -111,6 +113,7 @@ class Member:
         )
         await self.client.connected()
         life = self.client.life
+        self._times_gone = self.world.groups.times_gone(self.group)
         joined = await self.client.ask(request, 9, JoinGroupResponse, timeout_s=6)
         code = ErrorCode(joined.error_code)
         if code == ErrorCode.MEMBER_ID_REQUIRED:
@@ -126,7 +129,7 @@ class Member:
         if joined.generation_id != self.generation:
             self._former = (self.generation, joined.member_id)
         self.member_id, self.generation = joined.member_id, joined.generation_id
-        self.world.groups.joined(self.group, self.generation, life)
+        self.world.groups.joined(self.group, self.generation, life, self._times_gone)
         if vanish or self.rng.random() < self.world.member_vanishes:
             # C3: it goes silent before it says who gets what.
             self.world.count("C3 member vanished before SyncGroup")
@@ -168,7 +171,7 @@ class Member:
         who = self.instance or self.member_id
         self.life = life
         self._spoke_s = self.client.loop.time()
-        self.world.groups.assigned(self.group, self.generation, who, assigned, life)
+        self.world.groups.assigned(self.group, self.generation, who, assigned, life, self._times_gone)
         self.world.watch.parts.given(self.group, self.generation, who, bytes(synced.assignment))
         self.world.trace("assigned", self.client.name, self.group, self.generation, str(assigned))
         return assigned
