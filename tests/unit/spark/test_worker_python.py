@@ -26,7 +26,7 @@ SHOW = "import os, sys; print(os.environ['PYTHONPATH'], sys.argv[1:])"
 )
 def test_the_launcher_takes_only_the_zips_off_the_path(tmp_path: Path, given: str, left: str) -> None:
     launcher = tmp_path / "python"
-    launcher.write_text(worker_python.script(sys.executable))
+    launcher.write_text(worker_python.script(sys.executable, tmp_path / "nobody"))
     launcher.chmod(0o700)
     done = subprocess.run(
         [launcher, "-c", SHOW, "a b", "c"],
