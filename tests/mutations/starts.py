@@ -78,3 +78,19 @@ def snapshots_are_not_synced(patch: pytest.MonkeyPatch, reached: Reached) -> Non
         self.write(breathe)
 
     patch.setattr(SnapshotFile, "make_durable", leave)
+
+
+def torn_segments_go(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Our own: where the end of a segment is torn, recovery cuts all of it, down to the recovery point."""
+    recover = _Loader._recover_segment
+
+    def recover_segment(self: _Loader, segment: Any) -> bool:
+        cut = recover(self, segment)
+        if cut and segment.size and segment.base_offset >= self.recovery_point:
+            reached()
+            segment.cut_data(0)
+            self.producers.reload(self.segments[0].base_offset, segment.base_offset, self.now_ms)
+            recover(self, segment)
+        return cut
+
+    patch.setattr(_Loader, "_recover_segment", recover_segment)

@@ -94,6 +94,7 @@ EXPECTED: Final = (
 REACHED: Final = (
     "batch sent again",
     "log came back shorter",
+    "end compared with the disk",
     "allowed loss",
     "record compacted away",
     "reader out of range",

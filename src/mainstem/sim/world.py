@@ -54,6 +54,7 @@ from mainstem.sim.checkers.producer_ids import ProducerIdsAreNew
 from mainstem.sim.checkers.producer_ids_rotate import ProducerIdsRotate
 from mainstem.sim.checkers.producers_are_known import ProducersAreKnown
 from mainstem.sim.checkers.producers_outlive import ProducersOutlive
+from mainstem.sim.checkers.sound_stays import SoundStays
 from mainstem.sim.checkers.stable_offset import StableOffset
 from mainstem.sim.checkers.times_are_found import TimesAreFound
 from mainstem.sim.checkers.torn_transactions import TornTransactions
@@ -181,9 +182,10 @@ class World:
         self.moves = MovesEnd(self, self._crash_keeps)
         checkpoints = CheckpointsAreWhole(self)
         producers_outlive = ProducersOutlive(self)
+        sound_stays = SoundStays(self)
 
         def starting() -> None:
-            for checker in (checkpoints, durable_stays, producers_outlive):
+            for checker in (checkpoints, durable_stays, producers_outlive, sound_stays):
                 checker.starting()
 
         self.process.on_start = starting
@@ -228,6 +230,7 @@ class World:
             durable_stays,
             checkpoints,
             producers_outlive,
+            sound_stays,
             self.times_are_found,
             self._producer_ids,
             *checkers_at_the_end(self),
