@@ -795,6 +795,13 @@ MUTATIONS = (
         "unsynced stops", "a clean stop syncs nothing", watched.stops_are_not_synced, ("D3", "D6", "D7", "P1", "G4"), 60
     ),
     Mutation("torn segments", "a torn segment is cut whole", starts.torn_segments_go, ("D3 what is sound",), 60),
+    Mutation(
+        "unsynced swaps",
+        "a swap is not synced",
+        starts.swaps_are_not_synced,
+        ("C", "D", "G6", "P", "T", "lost"),
+        300,
+    ),
     Mutation("segment ages", "segment.ms is ignored", watched.segments_do_not_age, ("P1 a segment",), 30),
     Mutation("KAFKA-7415", "empty terms", watched.terms_without_batches_are_not_known, ("P9 a term",), 30),
     Mutation("other terms", "any epoch will do", watched.any_term_will_do, ("P11",), 30),

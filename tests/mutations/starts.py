@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from mainstem.core.log.epochs import LeaderEpochs
-from mainstem.storage import checkpoint, log_directory
+from mainstem.storage import checkpoint, log_directory, names
 from mainstem.storage.clean_shutdown import NAME, UNCLEAN, parse_marker, take_marker
 from mainstem.storage.log_dirs import LogDirs
 from mainstem.storage.recovery import _Loader
 from mainstem.storage.snapshot import SnapshotFile
+from mainstem.storage.swapping import Swap
 
 Reached = Callable[[], None]
 
@@ -94,3 +95,18 @@ def torn_segments_go(patch: pytest.MonkeyPatch, reached: Reached) -> None:
         return cut
 
     patch.setattr(_Loader, "_recover_segment", recover_segment)
+
+
+def swaps_are_not_synced(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Our own: a cleaned segment takes the place of others, and the folder is not synced between the renames."""
+
+    def rename(self: Swap) -> None:
+        reached()
+        new = self._new
+        new.change_suffix(names.CLEANED, names.SWAP)
+        for segment, snapshot in zip(self._gone, self._snapshots_gone, strict=True):
+            self._mark_deleted(segment, snapshot)
+        for ref in [new.log, *(each for each in new.refs() if each is not new.log)]:
+            ref.rename(self._fs, ref.path.removesuffix(names.SWAP))
+
+    patch.setattr(Swap, "_rename", rename)

@@ -12,6 +12,7 @@ from mainstem.sim.movers import EXPECTED as MOVE_FAULTS
 from mainstem.sim.movers import REACHED as MOVE_REACHED
 from mainstem.sim.rot_inside import EXPECTED as ROT_FAULTS
 from mainstem.sim.rot_inside import REACHED as ROT_REACHED
+from mainstem.sim.swap_faults import EXPECTED as SWAP_FAULTS
 from mainstem.sim.tuning import EXPECTED as TUNED_FAULTS
 from mainstem.sim.tuning import REACHED as TUNED_REACHED
 from mainstem.sim.txn_shape import REACHED as TXN_REACHED
@@ -88,6 +89,7 @@ EXPECTED: Final = (
     *TUNED_FAULTS,
     *MOVE_FAULTS,
     *ROT_FAULTS,
+    *SWAP_FAULTS,
 )
 """Faults that each campaign must have seen."""
 

@@ -74,6 +74,7 @@ from mainstem.sim.own_client import OwnConsumer, OwnProducer
 from mainstem.sim.settings import draw_config, draw_topics
 from mainstem.sim.sharers import Sharer, Trimmer
 from mainstem.sim.steps import Steps
+from mainstem.sim.swap_faults import begin_swap_faults
 from mainstem.sim.trace import Trace
 from mainstem.sim.tuning import SHARED_GROUP, TRIMMED, Tuning, begin, draw_tuning, internal_topics
 from mainstem.sim.txn_ledger import TxnLedger
@@ -580,6 +581,7 @@ class World:
 
             self.add_client("admin", administer)
         begin_moves(self)
+        begin_swap_faults(self)
 
     def _add_producer(self, name: str, topic: str, partitions: int, *, idempotent: bool) -> None:
         self.add_client(
