@@ -802,6 +802,9 @@ MUTATIONS = (
         ("C", "D", "G6", "P", "T", "lost"),
         300,
     ),
+    _of_transactions(
+        "staged positions", "staged offsets stay", watched.staged_offsets_outlive_their_topic, ("P10 a new",), 60
+    ),
     Mutation("segment ages", "segment.ms is ignored", watched.segments_do_not_age, ("P1 a segment",), 30),
     Mutation("KAFKA-7415", "empty terms", watched.terms_without_batches_are_not_known, ("P9 a term",), 30),
     Mutation("other terms", "any epoch will do", watched.any_term_will_do, ("P11",), 30),

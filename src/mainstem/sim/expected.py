@@ -12,6 +12,7 @@ from mainstem.sim.movers import EXPECTED as MOVE_FAULTS
 from mainstem.sim.movers import REACHED as MOVE_REACHED
 from mainstem.sim.rot_inside import EXPECTED as ROT_FAULTS
 from mainstem.sim.rot_inside import REACHED as ROT_REACHED
+from mainstem.sim.stager import REACHED as STAGER_REACHED
 from mainstem.sim.swap_faults import EXPECTED as SWAP_FAULTS
 from mainstem.sim.tuning import EXPECTED as TUNED_FAULTS
 from mainstem.sim.tuning import REACHED as TUNED_REACHED
@@ -158,6 +159,7 @@ REACHED: Final = (
     *MOVE_REACHED,
     *ROT_REACHED,
     *WATCH_REACHED,
+    *STAGER_REACHED,
 )
 """Rare branches that each campaign must have taken."""
 

@@ -28,7 +28,7 @@ from mainstem.broker.config import BrokerConfig
 from mainstem.core.txn.states import TV2
 from mainstem.protocol.batch import BatchView
 from mainstem.protocol.errors import ErrorCode
-from mainstem.sim import rot_inside
+from mainstem.sim import rot_inside, stager
 from mainstem.sim.admin import Admin, create_topics
 from mainstem.sim.at_the_end import checkers_at_the_end
 from mainstem.sim.broker_process import BrokerProcess, ControllerFaults
@@ -533,6 +533,8 @@ class World:
             self.add_client("trimmer", lambda client, rng: Trimmer(self, client, rng, (TRIMMED, 0)).run())
         if self.tuning.shares_groups:
             self.add_client("sharer", lambda client, rng: Sharer(self, client, rng, SHARED_GROUP).run())
+        if stager.comes(self.seed):
+            self._add_stager(tv2=self.txn_shape.level >= TV2)
 
     def _add_txn_producer(
         self, name: str, transactional_id: str, *, tv2: bool, is_rival: bool = False, prepares: bool = False
@@ -545,6 +547,11 @@ class World:
             return made.run()
 
         self.add_client(name, work)
+
+    def _add_stager(self, *, tv2: bool) -> None:
+        if not tv2:
+            self.network.in_time.add(stager.NAME)
+        self.add_client(stager.NAME, lambda client, rng: stager.Stager(self, client, rng, tv2=tv2).run())
 
     def _add_committed_reader(self, name: str, place: Place) -> None:
         self.add_client(name, lambda client, rng: CommittedReader(self, client, rng, place).run())
