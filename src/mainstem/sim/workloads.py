@@ -317,7 +317,7 @@ class Producer:
         if acks == -1:
             for index, send in enumerate(batch.sends):
                 self.world.ledger.acked(send.value, found.base_offset + index, life)
-            self.world.trace("acked", self.client.name, f"{self.topic} {batch.sends[0].place[1]}", found.base_offset)
+            self.world.trace("acked", self.client.name, f"{self.topic}-{batch.sends[0].place[1]}", found.base_offset)
 
 
 async def fetch(

@@ -406,6 +406,7 @@ class World:
     def _reopened(self, place: Place, end: int, kept: list[BatchView], lost: list[BatchView]) -> None:
         if lost:
             self.count("log came back shorter")
+            self.trace("came back shorter", f"{place[0]}-{place[1]}", end, len(lost))
             self.ledger.cut(place, self.process.life, end)
         for checker in self._following:
             checker.reopened(place, end, kept, lost)
@@ -621,13 +622,16 @@ class World:
             self._fail(Violation("no run ends in an exception", traceback.format_exc(limit=-8)))
         finally:
             # What is let go now runs its last lines, which are no part of the run.
-            result = Result(self.seed, self.counts, self._trace.digest, self._violation, self._trace.story())
+            result = Result(self.seed, self.counts, self._trace.digest, self._violation, self._story())
             self._end()
             quiet.__exit__(None, None, None)
             logging.disable(previous)
             if enabled:
                 gc.enable()
         return result
+
+    def _story(self) -> list[str]:
+        return self._trace.story("" if self._violation is None else self._violation.what)
 
     def _run(self) -> None:
         self.process.format()
