@@ -40,7 +40,7 @@ from mainstem.storage.reading import ReadJob
 from mainstem.storage.retention import count_over
 from mainstem.storage.segment import Segment
 from mainstem.storage.txn_index import TxnIndex
-from tests.mutations import answers, moved, starts, tuned, watched
+from tests.mutations import answers, moved, starts, topic_settings, tuned, watched
 from tests.mutations.tuned import Reached
 
 Patch = Callable[[pytest.MonkeyPatch, Reached], None]
@@ -805,6 +805,10 @@ MUTATIONS = (
     _of_transactions(
         "staged positions", "staged offsets stay", watched.staged_offsets_outlive_their_topic, ("P10 a new",), 60
     ),
+    Mutation("own flushes", "flush.messages", topic_settings.is_ignored("flush.messages"), ("P1", "D3"), 60),
+    Mutation("append times", "no LogAppendTime", topic_settings.is_ignored("message.timestamp.type"), ("P10 a",), 60),
+    Mutation("own codecs", "compression.type", topic_settings.is_ignored("compression.type"), ("P10 a record",), 30),
+    Mutation("lost headers", "headers are lost", topic_settings.headers_are_lost, ("P10 a record",), 100),
     Mutation("segment ages", "segment.ms is ignored", watched.segments_do_not_age, ("P1 a segment",), 30),
     Mutation("KAFKA-7415", "empty terms", watched.terms_without_batches_are_not_known, ("P9 a term",), 30),
     Mutation("other terms", "any epoch will do", watched.any_term_will_do, ("P11",), 30),

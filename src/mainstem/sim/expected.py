@@ -12,6 +12,7 @@ from mainstem.sim.movers import EXPECTED as MOVE_FAULTS
 from mainstem.sim.movers import REACHED as MOVE_REACHED
 from mainstem.sim.rot_inside import EXPECTED as ROT_FAULTS
 from mainstem.sim.rot_inside import REACHED as ROT_REACHED
+from mainstem.sim.settings import REACHED as SETTINGS_REACHED
 from mainstem.sim.stager import REACHED as STAGER_REACHED
 from mainstem.sim.swap_faults import EXPECTED as SWAP_FAULTS
 from mainstem.sim.tuning import EXPECTED as TUNED_FAULTS
@@ -160,6 +161,7 @@ REACHED: Final = (
     *ROT_REACHED,
     *WATCH_REACHED,
     *STAGER_REACHED,
+    *SETTINGS_REACHED,
 )
 """Rare branches that each campaign must have taken."""
 

@@ -25,6 +25,7 @@ from typing import IO, Any, Final
 
 from mainstem.broker.app import Broker
 from mainstem.broker.config import BrokerConfig
+from mainstem.core.log.validation import CODECS
 from mainstem.core.txn.states import TV2
 from mainstem.protocol.batch import BatchView
 from mainstem.protocol.errors import ErrorCode
@@ -155,6 +156,13 @@ class World:
         self.written = Written(self.disk, self.ledger.damaged.__contains__)
         self.written.on_reopened = self._reopened
         self.topics = self._topics(rng)
+        self.ledger.durable_topics = self._topics_with("flush.messages", "1")
+        self.ledger.codecs = {
+            topic: CODECS[configs["compression.type"]]
+            for topic, (_, configs) in self.topics.items()
+            if "compression.type" in configs
+        }
+        self.ledger.append_time_topics = self._topics_with("message.timestamp.type", "LogAppendTime")
         self.segment_ages = {
             name: int(configs["segment.ms"]) for name, (_, configs) in self.topics.items() if "segment.ms" in configs
         }
@@ -291,6 +299,9 @@ class World:
 
     def _topics(self, rng: Random) -> dict[str, tuple[int, dict[str, str]]]:
         return draw_topics(self, rng)
+
+    def _topics_with(self, name: str, value: str) -> frozenset[str]:
+        return frozenset(topic for topic, (_, configs) in self.topics.items() if configs.get(name) == value)
 
     def is_keyed(self, topic: str) -> bool:
         return topic in COMPACTED
@@ -486,6 +497,7 @@ class World:
         self.clients[name] = (loop, work)
         client = SimClient(loop, name, ADDRESS)
         client.is_damaged = self.ledger.damaged.__contains__
+        client.difference = self.ledger.difference
         self._tasks[name] = loop.create_task(self._watched(work(client, Random(f"{self.seed}:workload:{name}"))))
 
     async def _watched(self, work: Coroutine[Any, Any, None]) -> None:
@@ -706,7 +718,9 @@ class World:
 
     def observing_client(self) -> SimClient:
         """One on the loop of whoever observes now."""
-        return SimClient(self._loops[-1], "observer", ADDRESS)
+        client = SimClient(self._loops[-1], "observer", ADDRESS)
+        client.difference = self.ledger.difference
+        return client
 
     async def _read_everything(self) -> None:
         await self.observer.read_everything()
