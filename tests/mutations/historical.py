@@ -694,7 +694,7 @@ MUTATIONS = (
         400,
     ),
     Mutation("KAFKA-10778", "appends after a failed write", _appends_after_error, ("D5", "poll-skip"), 100),
-    Mutation("KAFKA-10432", "epoch 0 is left out", starts.epoch_zero_is_not_recovered, ("P9", "D6"), 30),
+    Mutation("KAFKA-10432", "epoch 0 is left out", starts.epoch_zero_is_not_recovered, ("P9", "D6"), 100),
     Mutation("KAFKA-10471", "a crash looks like a clean stop", starts.marker_outlives_the_loading, ("D7",), 200),
     Mutation("KAFKA-9892", "snapshots are not synced", starts.snapshots_are_not_synced, ("T1",), 60),
     Mutation(
