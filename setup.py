@@ -101,6 +101,7 @@ COMPILED = [
     "src/mainstem/sim/loop.py",
     "src/mainstem/sim/movers.py",
     "src/mainstem/sim/network.py",
+    "src/mainstem/sim/stager.py",
     "src/mainstem/sim/steps.py",
     "src/mainstem/sim/trace.py",
     "src/mainstem/sim/txn_logs.py",

@@ -40,7 +40,7 @@ from mainstem.storage.reading import ReadJob
 from mainstem.storage.retention import count_over
 from mainstem.storage.segment import Segment
 from mainstem.storage.txn_index import TxnIndex
-from tests.mutations import answers, moved, starts, tuned, watched
+from tests.mutations import answers, moved, starts, topic_settings, tuned, watched
 from tests.mutations.tuned import Reached
 
 Patch = Callable[[pytest.MonkeyPatch, Reached], None]
@@ -694,7 +694,7 @@ MUTATIONS = (
         400,
     ),
     Mutation("KAFKA-10778", "appends after a failed write", _appends_after_error, ("D5", "poll-skip"), 100),
-    Mutation("KAFKA-10432", "epoch 0 is left out", starts.epoch_zero_is_not_recovered, ("P9", "D6"), 30),
+    Mutation("KAFKA-10432", "epoch 0 is left out", starts.epoch_zero_is_not_recovered, ("P9", "D6"), 100),
     Mutation("KAFKA-10471", "a crash looks like a clean stop", starts.marker_outlives_the_loading, ("D7",), 200),
     Mutation("KAFKA-9892", "snapshots are not synced", starts.snapshots_are_not_synced, ("T1",), 60),
     Mutation(
@@ -794,6 +794,21 @@ MUTATIONS = (
     Mutation(
         "unsynced stops", "a clean stop syncs nothing", watched.stops_are_not_synced, ("D3", "D6", "D7", "P1", "G4"), 60
     ),
+    Mutation("torn segments", "a torn segment is cut whole", starts.torn_segments_go, ("D3 what is sound",), 60),
+    Mutation(
+        "unsynced swaps",
+        "a swap is not synced",
+        starts.swaps_are_not_synced,
+        ("C", "D", "G6", "P", "T", "lost"),
+        300,
+    ),
+    _of_transactions(
+        "staged positions", "staged offsets stay", watched.staged_offsets_outlive_their_topic, ("P10 a new",), 60
+    ),
+    Mutation("own flushes", "flush.messages", topic_settings.is_ignored("flush.messages"), ("P1", "D3"), 60),
+    Mutation("append times", "no LogAppendTime", topic_settings.is_ignored("message.timestamp.type"), ("P10 a",), 60),
+    Mutation("own codecs", "compression.type", topic_settings.is_ignored("compression.type"), ("P10 a record",), 30),
+    Mutation("lost headers", "headers are lost", topic_settings.headers_are_lost, ("P10 a record",), 100),
     Mutation("segment ages", "segment.ms is ignored", watched.segments_do_not_age, ("P1 a segment",), 30),
     Mutation("KAFKA-7415", "empty terms", watched.terms_without_batches_are_not_known, ("P9 a term",), 30),
     Mutation("other terms", "any epoch will do", watched.any_term_will_do, ("P11",), 30),

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from mainstem.core.log.epochs import LeaderEpochs
-from mainstem.storage import checkpoint, log_directory
+from mainstem.storage import checkpoint, log_directory, names
 from mainstem.storage.clean_shutdown import NAME, UNCLEAN, parse_marker, take_marker
 from mainstem.storage.log_dirs import LogDirs
 from mainstem.storage.recovery import _Loader
 from mainstem.storage.snapshot import SnapshotFile
+from mainstem.storage.swapping import Swap
 
 Reached = Callable[[], None]
 
@@ -78,3 +79,34 @@ def snapshots_are_not_synced(patch: pytest.MonkeyPatch, reached: Reached) -> Non
         self.write(breathe)
 
     patch.setattr(SnapshotFile, "make_durable", leave)
+
+
+def torn_segments_go(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Our own: where the end of a segment is torn, recovery cuts all of it, down to the recovery point."""
+    recover = _Loader._recover_segment
+
+    def recover_segment(self: _Loader, segment: Any) -> bool:
+        cut = recover(self, segment)
+        if cut and segment.size and segment.base_offset >= self.recovery_point:
+            reached()
+            segment.cut_data(0)
+            self.producers.reload(self.segments[0].base_offset, segment.base_offset, self.now_ms)
+            recover(self, segment)
+        return cut
+
+    patch.setattr(_Loader, "_recover_segment", recover_segment)
+
+
+def swaps_are_not_synced(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Our own: a cleaned segment takes the place of others, and the folder is not synced between the renames."""
+
+    def rename(self: Swap) -> None:
+        reached()
+        new = self._new
+        new.change_suffix(names.CLEANED, names.SWAP)
+        for segment, snapshot in zip(self._gone, self._snapshots_gone, strict=True):
+            self._mark_deleted(segment, snapshot)
+        for ref in [new.log, *(each for each in new.refs() if each is not new.log)]:
+            ref.rename(self._fs, ref.path.removesuffix(names.SWAP))
+
+    patch.setattr(Swap, "_rename", rename)

@@ -193,6 +193,21 @@ def offsets_outlive_their_topic(patch: pytest.MonkeyPatch, reached: Reached) -> 
     patch.setattr(Offsets, "topics_deleted", topics_deleted)
 
 
+def staged_offsets_outlive_their_topic(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Our own: a topic is deleted, and what open transactions have staged for it is committed with them."""
+    original = Offsets.topics_deleted
+
+    def topics_deleted(self: Offsets, topics: frozenset[str]) -> Outcome:
+        stagers, self.store.stagers = self.store.stagers, {}
+        out = original(self, topics)
+        self.store.stagers = stagers
+        if any(topic in topics for held in stagers.values() for topic, _ in held):
+            reached()
+        return out
+
+    patch.setattr(Offsets, "topics_deleted", topics_deleted)
+
+
 def answers_do_not_wait(patch: pytest.MonkeyPatch, reached: Reached) -> None:
     """Our own: an answer that writes nothing does not wait until what it tells of is committed."""
 

@@ -8,13 +8,55 @@ import pytest
 
 from mainstem.core.txn.states import Transaction as State
 from mainstem.core.txn.states import TxnState
+from mainstem.protocol.batch import BatchView
+from mainstem.protocol.builder import BatchBuilder
 from mainstem.protocol.errors import ErrorCode
+from mainstem.protocol.records import iterate_records
 from mainstem.sim.churn import Churn
 from mainstem.sim.group_ledger import GroupLedger
-from mainstem.sim.ledger import Violation
+from mainstem.sim.ledger import Ledger, Send, Violation
 from mainstem.sim.txn_ledger import Txn, TxnLedger
 
 PLACE = ("log", 0)
+
+
+def test_a_record_is_read_as_it_was_sent() -> None:
+    ledger = Ledger(lambda what: None)
+    send = Send(PLACE, b"value", b"key", "producer", 1, ordered=True)
+    send.headers, send.timestamp_ms = [("name", None)], 7
+    ledger.sent(send)
+
+    def odd(
+        key: bytes | None, timestamp: int, *headers: tuple[str, bytes | None], append_time: int | None = None
+    ) -> str:
+        builder = BatchBuilder(log_append_time=append_time)
+        builder.append(timestamp, key, b"value", list(headers))
+        batch = BatchView(builder.build(), 0)
+        return ledger.difference(PLACE, batch, next(iterate_records(batch)), b"value")
+
+    assert odd(b"key", 7, ("name", None)) == ""
+    assert "the key of b'value' is None" in odd(None, 7, ("name", None))
+    assert "the headers of b'value' are []" in odd(b"key", 7)
+    assert "is 8, and was 7" in odd(b"key", 8, ("name", None))
+    assert "is that of its append" in odd(b"key", 7, ("name", None), append_time=9)
+    ledger.append_time_topics = frozenset({"log"})
+    assert "is not that of its append" in odd(b"key", 7, ("name", None))
+    assert odd(b"key", 7, ("name", None), append_time=9) == ""
+    ledger.codecs = {"log": 1}
+    assert "stored with codec 0" in odd(b"key", 7, ("name", None), append_time=9)
+
+
+def test_a_topic_that_is_flushed_before_each_answer_loses_nothing() -> None:
+    ledger = Ledger(lambda what: None)
+    ledger.loses_nothing = False
+    ledger.durable_topics = frozenset({"log"})
+    for place in (("short", 0), PLACE):
+        value = place[0].encode()
+        ledger.sent(Send(place, value, None, "producer", 1, ordered=True))
+        ledger.acked(value, 0, 1)
+    ledger.cut(("short", 0), 2, 0)
+    with pytest.raises(Violation, match="P1 what was acknowledged is there"):
+        ledger.cut(PLACE, 2, 0)
 
 
 class Groups:

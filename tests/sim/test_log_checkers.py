@@ -19,6 +19,7 @@ from mainstem.sim.checkers.durable_stays import CHECKPOINT, DurableStays
 from mainstem.sim.checkers.metadata_replays import is_same
 from mainstem.sim.checkers.moves_end import MovesEnd
 from mainstem.sim.checkers.producers_outlive import ProducersOutlive
+from mainstem.sim.checkers.sound_stays import SoundStays
 from mainstem.sim.checkers.times_are_found import NOT_FOUND, Answer, check
 from mainstem.sim.checkers.what_goes_is_due import WhatGoesIsDue
 from mainstem.sim.client import SimClient
@@ -269,6 +270,78 @@ def test_a_damaged_log_may_be_left_alone_and_never_be_cut_below_its_recovery_poi
     run.world.written.recovered[PLACE] = 6
     with pytest.raises(Violation, match="D4 what was durable is never cut"):
         durable.served(broker)
+
+
+class OnDisk(Run):
+    """The files of one log, as a power loss has left them, and what a start makes of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.disk = self.world.disk = SimDisk(Random(0))
+        self.disk.make_directories("/data/log-0")
+        self._write("partition.metadata", b"topic")
+        self.world.process.life = 2
+        self.written = SimpleNamespace(topic=b"topic")
+        self.world.written.recovered = {}
+        self.checker = SoundStays(self.world)
+
+    def _write(self, name: str, data: bytes) -> None:
+        self.disk.open(f"/data/log-0/{name}", create=True).write_at(0, [data])
+
+    def segment(self, base: int, *offsets: int, tail: bytes = b"") -> None:
+        batches = []
+        for offset in offsets:
+            builder = BatchBuilder(base_offset=offset)
+            builder.append(EPOCH_MS, None, b"x")
+            batches.append(builder.build())
+        self._write(f"{base:020}.log", b"".join(batches) + tail)
+
+    def point(self, offset: int) -> None:
+        self.disk.open(f"/data{CHECKPOINT}", create=True).write_at(0, [b"0\n1\nlog 0 %d\n" % offset])
+
+    def comes_back(self, end: int) -> None:
+        broker: Any = None
+        self.checker.starting()
+        self.world.written.recovered[PLACE] = end
+        self.checker.served(broker)
+
+    def needs(self, end: int) -> None:
+        self.comes_back(end)
+        with pytest.raises(Violation, match="D3 what is sound on the disk stays"):
+            self.comes_back(end - 1)
+
+
+def test_what_a_power_loss_has_left_sound_stays() -> None:
+    run = OnDisk()
+    run.segment(0, 0, 1)
+    run.segment(2, 2, 3, tail=b"\0" * 100)
+    run.needs(4)
+    run.segment(4, 4)  # behind what is torn
+    run.needs(4)
+    assert run.counts["end compared with the disk"] == 2
+
+
+def test_what_comes_after_a_gap_is_no_prefix_but_below_the_recovery_point() -> None:
+    run = OnDisk()
+    run.segment(0, 0, 1)
+    run.segment(5, 5, 7)
+    run.needs(2)
+    run.point(8)
+    run.needs(8)
+
+
+def test_of_a_log_amid_a_swap_or_of_another_topic_nothing_is_asked() -> None:
+    run = OnDisk()
+    run.segment(0, 0, 1)
+    run.written.topic = b"another"
+    run.comes_back(0)
+    run.written.topic = b"topic"
+    run.world.ledger.damage(PLACE)
+    run.comes_back(0)
+    run.world.ledger.damaged.clear()
+    run.disk.rename("/data/log-0/00000000000000000000.log", "/data/log-0/00000000000000000000.log.swap")
+    run.segment(2, 2)
+    run.comes_back(0)
 
 
 class Copied(Run):

@@ -48,13 +48,40 @@ def test_what_turned_a_run_is_not_buried_under_what_went_well() -> None:
     trace = Trace(Scheduler(Random(1)))
     trace.event("died", 1, "power loss")
     for offset in range(1000):
-        trace.event("acked", "plain", "log 0", offset)
+        trace.event("acked", "plain", "log-0", offset)
     trace.event("start", 2)
     story = trace.story()
     assert "the broker is gone (power loss)" in story[0]
-    assert "plain is told that its batch is at 999 of log 0" in story[-2]
+    assert "plain is told that its batch is at 999 of log-0" in story[-2]
     assert "the broker starts, for life 2" in story[-1]
     assert len(story) < 50
+
+
+def test_what_happened_last_is_what_happened_to_what_the_violation_names() -> None:
+    trace = Trace(Scheduler(Random(1)))
+    trace.event("connect", "plain", "broker", 7)
+    trace.event("connect", "reader-short", "broker", 8)
+    trace.event("acked", "plain", "log-0", 3)
+    trace.event("acked", "own-producer", "log-1", 81)
+    trace.event("ended", "txnb0", 4, True)
+    for offset in range(1000):
+        trace.event("acked", "shorter", "short-0", offset)
+    trace.event("reset", 7, "by the network")
+    trace.event("reset", 8, "by the network")
+
+    def told(violation: Violation) -> list[str]:
+        return [line.split(" s  ")[1] for line in trace.story(violation.what)]
+
+    acked = "plain is told that its batch is at 3 of log-0"
+    assert told(Violation("duplicate", "('log', 0) has b'x.1' at 3 and at 4")) == [acked]
+    assert told(Violation("D3 no log disappears", "log-0, churn1-0 did not come back")) == [acked]
+    assert told(Violation("T1 a batch in order is taken", "plain sent sequence 3 to log-0: NONE")) == [
+        "plain connects to broker: connection 7",
+        acked,
+        "connection 7 is reset: by the network",
+    ]
+    assert told(Violation("G1a", "transaction 4 was never committed")) == ["txnb0 has committed its transaction 4"]
+    assert len(told(Violation("P12 clients finish", "not within 60 s"))) == 20
 
 
 def test_a_campaign_says_how_far_it_is_how_fast_and_how_long_it_will_take() -> None:

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import json
+from pathlib import Path
 
 import pytest
 
@@ -37,6 +39,35 @@ def test_a_seed_is_the_same_run_every_time() -> None:
     first = run()
     assert len(first[1]) > 20
     assert run() == first
+
+
+def test_topics_have_their_settings_and_a_run_its_trace(tmp_path: Path) -> None:
+    found: list[tuple[int, bool]] = []
+
+    async def produce(sim: Simulation) -> None:
+        async with sim.producer(request_timeout_ms=1000) as producer:
+            await producer.send_and_wait("orders", b"x", timestamp_ms=7)
+
+    async def check(sim: Simulation) -> None:
+        async with sim.consumer("orders", auto_offset_reset="earliest") as consumer:
+            found.extend((record.offset, record.timestamp == 7) for record in await consumer.poll(1000))
+
+    path = tmp_path / "run.jsonl"
+    settings = {"orders": {"message.timestamp.type": "LogAppendTime"}}
+    simulate(
+        {"shop": produce},
+        topics={"orders": 1},
+        topic_settings=settings,
+        seeds=[1, 2],
+        check=check,
+        faults=(),
+        trace=path,
+    )
+    assert found == [(0, False), (0, False)]
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [event["event"] for event in events if event["event"] == "heal"] == ["heal"]
+    with pytest.raises(ValueError, match="settings for topic 'order'"):
+        simulate({"shop": produce}, topics={"orders": 1}, topic_settings={"order": {}}, seeds=[1])
 
 
 def test_a_process_dies_without_cleaning_up_and_is_started_anew() -> None:

@@ -78,6 +78,7 @@ async def create_topic(client: SimClient, name: str, partitions: int, configs: d
 async def delete_records(world: "World", client: SimClient, place: Place, offset: int) -> None:
     """Asks for the deletion of everything before an offset."""
     world.what_goes.asked(place, offset)
+    world.trace("deleted before", f"{place[0]}-{place[1]}", offset)
     partition = DeleteRecordsPartition(partition_index=place[1], offset=offset)
     topic = DeleteRecordsTopic(name=place[0], partitions=[partition])
     answer = await client.ask(DeleteRecordsRequest(topics=[topic], timeout_ms=1000), 2, DeleteRecordsResponse)
@@ -142,6 +143,8 @@ class Admin:
         partitions = 1 + self.rng.randrange(2)
         with self._asking(name):
             code = await create_topic(self.client, name, partitions, {})
+        if code is ErrorCode.NONE:
+            self.world.trace("topic created", self.client.name, name)
         self._settle(name, code, ErrorCode.TOPIC_ALREADY_EXISTS, True, before)
         if self._churn.is_on and self.topics[name]:
             if code is ErrorCode.NONE:
@@ -171,6 +174,7 @@ class Admin:
         code = ErrorCode(answer.responses[0].error_code)
         if code == ErrorCode.NONE:
             self.world.count("A2 topic deleted")
+            self.world.trace("topic deleted", self.client.name, name)
             self._churn.deleted(name)
         self._settle(name, code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False, before)
 

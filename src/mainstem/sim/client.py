@@ -11,6 +11,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+from mainstem.protocol.batch import BatchView
 from mainstem.protocol.fetch import (
     FetchPartition,
     FetchPartitionResponse,
@@ -27,6 +28,7 @@ from mainstem.protocol.produce import (
     encode_produce_request,
     read_produce_response,
 )
+from mainstem.protocol.records import Record
 from mainstem.protocol.rpc import decode_response, encode_request
 from mainstem.protocol.schema import Message
 from mainstem.sim.ledger import Violation
@@ -168,6 +170,10 @@ class ClientConnection(asyncio.Protocol):
             self.connection_lost(None)
 
 
+def _no_difference(place: tuple[str, int], batch: BatchView, record: Record, value: bytes) -> str:
+    return ""
+
+
 class SimClient:
     def __init__(self, loop: SimLoop, name: str, address: tuple[str, int], timeout_s: float = 2.0) -> None:
         self.loop = loop
@@ -177,11 +183,14 @@ class SimClient:
         self._connection: ClientConnection | None = None
         self.is_damaged: Callable[[tuple[str, int]], bool] = lambda place: False
         """Whether a partition's bytes have changed by themselves, so that nonsense must be expected of it."""
+        self.difference: Callable[[tuple[str, int], BatchView, Record, bytes], str] = _no_difference
+        """In what a record that was read is not as it was sent, if in anything."""
 
     def another(self, timeout_s: float | None = None) -> "SimClient":
         """One with a connection of its own, in the same process."""
         made = SimClient(self.loop, self.name, self._address, timeout_s or self._timeout_s)
         made.is_damaged = self.is_damaged
+        made.difference = self.difference
         return made
 
     def complain(self, promise: str, place: tuple[str, int], what: str) -> None:

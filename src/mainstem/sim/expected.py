@@ -12,6 +12,9 @@ from mainstem.sim.movers import EXPECTED as MOVE_FAULTS
 from mainstem.sim.movers import REACHED as MOVE_REACHED
 from mainstem.sim.rot_inside import EXPECTED as ROT_FAULTS
 from mainstem.sim.rot_inside import REACHED as ROT_REACHED
+from mainstem.sim.settings import REACHED as SETTINGS_REACHED
+from mainstem.sim.stager import REACHED as STAGER_REACHED
+from mainstem.sim.swap_faults import EXPECTED as SWAP_FAULTS
 from mainstem.sim.tuning import EXPECTED as TUNED_FAULTS
 from mainstem.sim.tuning import REACHED as TUNED_REACHED
 from mainstem.sim.txn_shape import REACHED as TXN_REACHED
@@ -88,12 +91,14 @@ EXPECTED: Final = (
     *TUNED_FAULTS,
     *MOVE_FAULTS,
     *ROT_FAULTS,
+    *SWAP_FAULTS,
 )
 """Faults that each campaign must have seen."""
 
 REACHED: Final = (
     "batch sent again",
     "log came back shorter",
+    "end compared with the disk",
     "allowed loss",
     "record compacted away",
     "reader out of range",
@@ -155,6 +160,8 @@ REACHED: Final = (
     *MOVE_REACHED,
     *ROT_REACHED,
     *WATCH_REACHED,
+    *STAGER_REACHED,
+    *SETTINGS_REACHED,
 )
 """Rare branches that each campaign must have taken."""
 

@@ -11,6 +11,9 @@ Names of violations are Jepsen's where it has one.
 
 from collections.abc import Callable
 
+from mainstem.protocol.batch import BatchView
+from mainstem.protocol.records import Record
+
 Place = tuple[str, int]
 
 
@@ -29,6 +32,7 @@ class Violation(Exception):  # noqa: N818
 class Send:
     __slots__ = (
         "acked_at",
+        "headers",
         "is_sent_anew",
         "is_tombstone",
         "key",
@@ -36,6 +40,7 @@ class Send:
         "ordered",
         "place",
         "producer",
+        "timestamp_ms",
         "value",
         "was_lost",
     )
@@ -63,6 +68,10 @@ class Send:
         self.is_tombstone = is_tombstone
         self.acked_at: int | None = None
         self.was_lost = False
+        self.headers: list[tuple[str, bytes | None]] | None = None
+        """None where nobody says which it has."""
+        self.timestamp_ms = -1
+        """-1 where nobody says which it has."""
 
 
 class History:
@@ -88,6 +97,12 @@ class Ledger:
         """Partitions whose bytes changed by themselves."""
         self.loses_nothing = True
         """Whether each acknowledgement is durable: then nothing that was seen may go."""
+        self.durable_topics: frozenset[str] = frozenset()
+        """Topics of which each acknowledgement is durable, whatever holds of others."""
+        self.append_time_topics: frozenset[str] = frozenset()
+        """Topics whose records have the time of their append (`message.timestamp.type`)."""
+        self.codecs: dict[str, int] = {}
+        """Those that topics store their batches with, whatever producers send (`compression.type`)."""
         self.may_be_twice: Callable[[Send], bool] = lambda send: False
         """Whether a record may rightly be there twice: the broker had forgotten its producer (C5)."""
 
@@ -126,8 +141,30 @@ class Ledger:
             return
         if not self._is_gone(place, offset, life):
             self._seen(place, offset, value)
-        elif self.loses_nothing:
+        elif self.is_durable(place):
             raise Violation("P1 what was read is there", f"{value!r} was read at {offset} of {place} and is gone")
+
+    def is_durable(self, place: Place) -> bool:
+        return self.loses_nothing or place[0] in self.durable_topics
+
+    def difference(self, place: Place, batch: BatchView, record: Record, value: bytes) -> str:
+        """In what a record that was read is not as it was sent; nothing where it is, or nobody sent it."""
+        send = self.sends.get(value)
+        if send is None:
+            return ""
+        if self.codecs.get(place[0], batch.codec) != batch.codec:
+            return f"{value!r} is stored with codec {batch.codec}, and the topic's is {self.codecs[place[0]]}"
+        if record.key != send.key:
+            return f"the key of {value!r} is {record.key!r}, and was {send.key!r}"
+        if send.headers is not None and record.headers != send.headers:
+            return f"the headers of {value!r} are {record.headers}, and were {send.headers}"
+        is_append_time = place[0] in self.append_time_topics
+        if batch.is_log_append_time != is_append_time:
+            kind = "is not that of its append" if is_append_time else "is that of its append, and not the producer's"
+            return f"the timestamp of {value!r} {kind}"
+        if not is_append_time and send.timestamp_ms >= 0 and record.timestamp != send.timestamp_ms:
+            return f"the timestamp of {value!r} is {record.timestamp}, and was {send.timestamp_ms}"
+        return ""
 
     def _is_gone(self, place: Place, offset: int, life: int) -> bool:
         return any(life < later and offset >= end for later, end in self.history(place).cuts)
@@ -139,7 +176,7 @@ class Ledger:
         return any(end < offset for _, end in self.history(place).cuts)
 
     def _gone(self, send: Send, offset: int) -> None:
-        if self.loses_nothing:
+        if self.is_durable(send.place):
             raise Violation(
                 "P1 what was acknowledged is there",
                 f"{send.value!r} was acknowledged at {offset} of {send.place}, and the log came back shorter",
@@ -182,5 +219,5 @@ class Ledger:
             send = self.sends[value]
             if send.acked_at is not None:
                 self._gone(send, offset)
-            elif self.loses_nothing:
+            elif self.is_durable(place):
                 raise Violation("P1 what was read is there", f"{value!r} was read at {offset} of {place} and is gone")

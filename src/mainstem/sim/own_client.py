@@ -86,7 +86,7 @@ class OwnProducer:
         if metadata.offset >= 0 and (self.world.durable or life == self.world.process.life):
             self.world.count("own producer acknowledged")
             self.world.ledger.acked(value, metadata.offset, self.world.process.life)
-            self.world.trace("acked", self.name, place[1], metadata.offset)
+            self.world.trace("acked", self.name, f"{place[0]}-{place[1]}", metadata.offset)
 
 
 class OwnConsumer:

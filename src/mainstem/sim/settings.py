@@ -10,6 +10,15 @@ if TYPE_CHECKING:
     from mainstem.sim.world import World
 
 _AGING_SHARE: Final = 0.15
+_ODD_SHARE: Final = 0.15
+
+REACHED: Final = (
+    "compression.type of a topic",
+    "LogAppendTime",
+    "flush.messages of a topic",
+    "flush.ms of a topic",
+)
+"""Settings that each campaign must have had."""
 
 
 def draw_config(world: "World", rng: Random) -> BrokerConfig:
@@ -66,6 +75,26 @@ def _segment_age(seed: int) -> dict[str, str]:
     return {"segment.ms": rng.choice(("300", "1500"))} if rng.random() < _AGING_SHARE else {}
 
 
+def _odd_settings(world: "World", topic: str) -> dict[str, str]:
+    """What a topic has of its own in some runs. Drawn apart, so that the others are as they were."""
+    rng = Random(f"{world.seed}:settings of {topic}")
+    settings: dict[str, str] = {}
+    if rng.random() < _ODD_SHARE:
+        settings["compression.type"] = rng.choice(("gzip", "lz4", "zstd", "snappy", "uncompressed"))
+        world.count("compression.type of a topic")
+    is_append_time = rng.random() < _ODD_SHARE
+    if is_append_time and topic in ("log", "short"):
+        settings["message.timestamp.type"] = "LogAppendTime"
+        world.count("LogAppendTime")
+    if rng.random() < _ODD_SHARE and not world.durable:
+        settings["flush.messages"] = rng.choice(("1", "1", "3"))
+        world.count("flush.messages of a topic")
+    if rng.random() < _ODD_SHARE:
+        settings["flush.ms"] = rng.choice(("50", "400"))
+        world.count("flush.ms of a topic")
+    return settings
+
+
 def draw_topics(world: "World", rng: Random) -> dict[str, tuple[int, dict[str, str]]]:
     tiny = {
         "internal.segment.bytes": rng.choice(("1200", "2500", "20000")),
@@ -91,4 +120,4 @@ def draw_topics(world: "World", rng: Random) -> dict[str, tuple[int, dict[str, s
         topics["txnkeyed"] = (1, tiny | keyed)
     if world.tuning.trims_transactions:
         topics[TRIMMED] = (1, tiny | short | {"internal.segment.bytes": "500"})
-    return topics
+    return {name: (count, configs | _odd_settings(world, name)) for name, (count, configs) in topics.items()}

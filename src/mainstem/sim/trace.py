@@ -13,10 +13,13 @@ from collections import deque
 from typing import IO, Final
 
 from mainstem.sim.loop import Scheduler
-from mainstem.sim.story import TURNS, Value, tell
+from mainstem.sim.story import TURNS, Subject, Value, tell
 
 HASHED_AT_ONCE: Final = 500
 MARSHAL_VERSION: Final = 2
+
+REMEMBERED: Final = 3000
+"""How many of the events that turn nothing are kept, until it is known what they have to be about."""
 
 _QUIET: Final = frozenset({"arrive", "disk", "hung up"})
 """Kinds that are hashed, and written to a file, but would only bury the others in a report."""
@@ -30,8 +33,9 @@ class Trace:
         self._file = file
         self._hash = hashlib.blake2b(digest_size=16)
         self._pending: list[tuple[float, str, tuple[Value, ...]]] = []
+        self._keep_others = keep_others
         self._turns: deque[tuple[int, float, str, tuple[Value, ...]]] = deque(maxlen=keep_turns)
-        self._others: deque[tuple[int, float, str, tuple[Value, ...]]] = deque(maxlen=keep_others)
+        self._others: deque[tuple[int, float, str, tuple[Value, ...]]] = deque(maxlen=REMEMBERED)
         self.count = 0
 
     def event(self, kind: str, *values: Value) -> None:
@@ -55,7 +59,12 @@ class Trace:
         self._flush()
         return self._hash.hexdigest()
 
-    def story(self) -> list[str]:
-        """The last events in words: those that turned the run, and between them the last of the others."""
-        kept = sorted([*self._turns, *self._others], key=lambda event: event[0])
+    def story(self, about: str = "") -> list[str]:
+        """The last events in words: those that turned the run, and between them the last of those that are about what
+        is told here; or of all others, where that names no partition and nothing else that is known."""
+        subject = Subject(about)
+        others = [event for event in self._others if subject.concerns(event[2], event[3])]
+        if not others and not subject.has_places:
+            others = list(self._others)
+        kept = sorted([*self._turns, *others[-self._keep_others :]], key=lambda event: event[0])
         return [tell(at, kind, values) for _, at, kind, values in kept]

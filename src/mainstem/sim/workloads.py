@@ -69,6 +69,9 @@ REMEMBERED: Final = 5
 TOMBSTONE_ID: Final = "id"
 """The header that tells one tombstone from another: it has no value that could."""
 
+DRESSED_SHARE: Final = 0.3
+"""Of the producers, how many send keys and headers that nobody asks for."""
+
 Records = list[tuple[int, bytes | None, bytes]]
 """Offset, key, and what the ledger knows a record by: its value, or a tombstone's header."""
 
@@ -121,6 +124,9 @@ class Producer:
         self._odd = Random(f"{world.seed}:odd:{client.name}")
         self._first_sequence = SEQUENCE_END - self._odd.randrange(1, 40) if self._odd.random() < 0.25 else 0
         """Some begin where sequences are about to begin anew (C6, KAFKA-7692)."""
+        self._dress = Random(f"{world.seed}:dress:{client.name}")
+        self._is_dressed = self._dress.random() < DRESSED_SHARE
+        """Whether its records have keys and headers that nobody asks for."""
         self._settled: dict[int, list[Batch]] = {}
         """By partition, the last batches that the broker has acknowledged: as many as it must know again."""
 
@@ -169,17 +175,28 @@ class Producer:
             if self.world.is_keyed(self.topic):
                 send.key = f"k{self.rng.randrange(self._keys)}".encode()
                 send.is_tombstone = self.rng.random() < self._tombstones
+            send.headers = self._headers(send)
+            send.timestamp_ms = now_ms
             if send.is_tombstone:
                 self.world.count("tombstone sent")
-                builder.append(now_ms, send.key, None, [(TOMBSTONE_ID, value)])
-            else:
-                builder.append(now_ms, send.key, value)
+                send.headers.append((TOMBSTONE_ID, value))
+            builder.append(now_ms, send.key, None if send.is_tombstone else value, send.headers)
             self.world.ledger.sent(send)
             sends.append(send)
         self._sequences[partition] = (sequence + count) % SEQUENCE_END
         if self._sequences[partition] < sequence:
             self.world.count("C6 sequences began anew")
         return Batch(builder.build(), sends, sequence)
+
+    def _headers(self, send: Send) -> list[tuple[str, bytes | None]]:
+        """Those of a record, and where nothing is made of keys one of those, too."""
+        if not self._is_dressed:
+            return []
+        if send.key is None and self._dress.random() < 0.7:
+            send.key = b"key" * self._dress.randrange(4)
+        return [
+            (f"header {at}", self._dress.choice((None, b"", send.value[:8]))) for at in range(self._dress.randrange(3))
+        ]
 
     async def _send(self, partition: int, batch: Batch, acks: int = -1) -> "asyncio.Future[ProducePartitionResponse]":
         return await self.client.send_batch((self.topic, partition), batch.data, PRODUCE_VERSION, acks=acks)
@@ -317,7 +334,7 @@ class Producer:
         if acks == -1:
             for index, send in enumerate(batch.sends):
                 self.world.ledger.acked(send.value, found.base_offset + index, life)
-            self.world.trace("acked", self.client.name, f"{self.topic} {batch.sends[0].place[1]}", found.base_offset)
+            self.world.trace("acked", self.client.name, f"{self.topic}-{batch.sends[0].place[1]}", found.base_offset)
 
 
 async def fetch(
@@ -337,7 +354,11 @@ async def fetch(
             if not batch.is_control:
                 for record in iterate_records(batch):
                     if record.offset >= offset:
-                        records.append((record.offset, record.key, identity(record)))
+                        value = identity(record)
+                        records.append((record.offset, record.key, value))
+                        odd = client.difference(place, batch, record, value)
+                        if odd:
+                            client.complain("P10 a record is as it was sent", place, f"{record.offset}: {odd}")
     except RemoteError as error:
         client.complain("what is read has a sound checksum", place, f"{offset}: {error.message}")
     if found.error_code == ErrorCode.NONE and next_offset == offset:

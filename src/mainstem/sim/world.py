@@ -25,10 +25,11 @@ from typing import IO, Any, Final
 
 from mainstem.broker.app import Broker
 from mainstem.broker.config import BrokerConfig
+from mainstem.core.log.validation import CODECS
 from mainstem.core.txn.states import TV2
 from mainstem.protocol.batch import BatchView
 from mainstem.protocol.errors import ErrorCode
-from mainstem.sim import rot_inside
+from mainstem.sim import rot_inside, stager
 from mainstem.sim.admin import Admin, create_topics
 from mainstem.sim.at_the_end import checkers_at_the_end
 from mainstem.sim.broker_process import BrokerProcess, ControllerFaults
@@ -54,6 +55,7 @@ from mainstem.sim.checkers.producer_ids import ProducerIdsAreNew
 from mainstem.sim.checkers.producer_ids_rotate import ProducerIdsRotate
 from mainstem.sim.checkers.producers_are_known import ProducersAreKnown
 from mainstem.sim.checkers.producers_outlive import ProducersOutlive
+from mainstem.sim.checkers.sound_stays import SoundStays
 from mainstem.sim.checkers.stable_offset import StableOffset
 from mainstem.sim.checkers.times_are_found import TimesAreFound
 from mainstem.sim.checkers.torn_transactions import TornTransactions
@@ -73,6 +75,7 @@ from mainstem.sim.own_client import OwnConsumer, OwnProducer
 from mainstem.sim.settings import draw_config, draw_topics
 from mainstem.sim.sharers import Sharer, Trimmer
 from mainstem.sim.steps import Steps
+from mainstem.sim.swap_faults import begin_swap_faults
 from mainstem.sim.trace import Trace
 from mainstem.sim.tuning import SHARED_GROUP, TRIMMED, Tuning, begin, draw_tuning, internal_topics
 from mainstem.sim.txn_ledger import TxnLedger
@@ -155,6 +158,13 @@ class World:
         self.written = Written(self.disk, self.ledger.damaged.__contains__)
         self.written.on_reopened = self._reopened
         self.topics = self._topics(rng)
+        self.ledger.durable_topics = self._topics_with("flush.messages", "1")
+        self.ledger.codecs = {
+            topic: CODECS[configs["compression.type"]]
+            for topic, (_, configs) in self.topics.items()
+            if "compression.type" in configs
+        }
+        self.ledger.append_time_topics = self._topics_with("message.timestamp.type", "LogAppendTime")
         self.segment_ages = {
             name: int(configs["segment.ms"]) for name, (_, configs) in self.topics.items() if "segment.ms" in configs
         }
@@ -183,9 +193,10 @@ class World:
         self.moves = MovesEnd(self, self._crash_keeps)
         checkpoints = CheckpointsAreWhole(self)
         producers_outlive = ProducersOutlive(self)
+        sound_stays = SoundStays(self)
 
         def starting() -> None:
-            for checker in (checkpoints, durable_stays, producers_outlive):
+            for checker in (checkpoints, durable_stays, producers_outlive, sound_stays):
                 checker.starting()
 
         self.process.on_start = starting
@@ -230,6 +241,7 @@ class World:
             durable_stays,
             checkpoints,
             producers_outlive,
+            sound_stays,
             self.times_are_found,
             self._producer_ids,
             *checkers_at_the_end(self),
@@ -289,6 +301,9 @@ class World:
 
     def _topics(self, rng: Random) -> dict[str, tuple[int, dict[str, str]]]:
         return draw_topics(self, rng)
+
+    def _topics_with(self, name: str, value: str) -> frozenset[str]:
+        return frozenset(topic for topic, (_, configs) in self.topics.items() if configs.get(name) == value)
 
     def is_keyed(self, topic: str) -> bool:
         return topic in COMPACTED
@@ -404,6 +419,7 @@ class World:
     def _reopened(self, place: Place, end: int, kept: list[BatchView], lost: list[BatchView]) -> None:
         if lost:
             self.count("log came back shorter")
+            self.trace("came back shorter", f"{place[0]}-{place[1]}", end, len(lost))
             self.ledger.cut(place, self.process.life, end)
         for checker in self._following:
             checker.reopened(place, end, kept, lost)
@@ -483,6 +499,7 @@ class World:
         self.clients[name] = (loop, work)
         client = SimClient(loop, name, ADDRESS)
         client.is_damaged = self.ledger.damaged.__contains__
+        client.difference = self.ledger.difference
         self._tasks[name] = loop.create_task(self._watched(work(client, Random(f"{self.seed}:workload:{name}"))))
 
     async def _watched(self, work: Coroutine[Any, Any, None]) -> None:
@@ -531,6 +548,8 @@ class World:
             self.add_client("trimmer", lambda client, rng: Trimmer(self, client, rng, (TRIMMED, 0)).run())
         if self.tuning.shares_groups:
             self.add_client("sharer", lambda client, rng: Sharer(self, client, rng, SHARED_GROUP).run())
+        if stager.comes(self.seed):
+            self._add_stager(tv2=self.txn_shape.level >= TV2)
 
     def _add_txn_producer(
         self, name: str, transactional_id: str, *, tv2: bool, is_rival: bool = False, prepares: bool = False
@@ -543,6 +562,11 @@ class World:
             return made.run()
 
         self.add_client(name, work)
+
+    def _add_stager(self, *, tv2: bool) -> None:
+        if not tv2:
+            self.network.in_time.add(stager.NAME)
+        self.add_client(stager.NAME, lambda client, rng: stager.Stager(self, client, rng, tv2=tv2).run())
 
     def _add_committed_reader(self, name: str, place: Place) -> None:
         self.add_client(name, lambda client, rng: CommittedReader(self, client, rng, place).run())
@@ -584,6 +608,7 @@ class World:
 
             self.add_client("admin", administer)
         begin_moves(self)
+        begin_swap_faults(self)
 
     def _add_producer(self, name: str, topic: str, partitions: int, *, idempotent: bool) -> None:
         self.add_client(
@@ -616,13 +641,16 @@ class World:
             self._fail(Violation("no run ends in an exception", traceback.format_exc(limit=-8)))
         finally:
             # What is let go now runs its last lines, which are no part of the run.
-            result = Result(self.seed, self.counts, self._trace.digest, self._violation, self._trace.story())
+            result = Result(self.seed, self.counts, self._trace.digest, self._violation, self._story())
             self._end()
             quiet.__exit__(None, None, None)
             logging.disable(previous)
             if enabled:
                 gc.enable()
         return result
+
+    def _story(self) -> list[str]:
+        return self._trace.story("" if self._violation is None else self._violation.what)
 
     def _run(self) -> None:
         self.process.format()
@@ -697,7 +725,9 @@ class World:
 
     def observing_client(self) -> SimClient:
         """One on the loop of whoever observes now."""
-        return SimClient(self._loops[-1], "observer", ADDRESS)
+        client = SimClient(self._loops[-1], "observer", ADDRESS)
+        client.difference = self.ledger.difference
+        return client
 
     async def _read_everything(self) -> None:
         await self.observer.read_everything()

@@ -21,8 +21,9 @@ Rules for what runs inside:
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from os import PathLike
 from random import Random
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from mainstem.broker.config import BrokerConfig
 from mainstem.client.admin import AsyncAdmin
@@ -110,14 +111,17 @@ class _World(World):
         check: Process | None,
         faults: Iterable[str],
         settings: Mapping[str, str],
+        topic_settings: Mapping[str, Mapping[str, str]],
         is_durable: bool,
+        trace_file: IO[str] | None,
     ) -> None:
         self._processes = processes
         self._wanted = topics
+        self._topic_settings = topic_settings
         self._check_at_end = check
         self._settings = settings
         self._is_durable = is_durable
-        super().__init__(seed)
+        super().__init__(seed, trace_file)
         theirs = HistoryHolds | CommitsSurvive | TransactionsHold
         self.checkers = [each for each in self.checkers if not isinstance(each, theirs)]
         self.nemesis.allow(faults)
@@ -141,7 +145,9 @@ class _World(World):
         return not self.durable
 
     def _topics(self, rng: Random) -> dict[str, tuple[int, dict[str, str]]]:
-        return {name: (partitions, {}) for name, partitions in self._wanted.items()}
+        return {
+            name: (partitions, dict(self._topic_settings.get(name, {}))) for name, partitions in self._wanted.items()
+        }
 
     def may_rot(self) -> list[Place]:
         return [(name, index) for name, (count, _) in self.topics.items() for index in range(count)] or [("", 0)]
@@ -194,22 +200,38 @@ def simulate(
     check: Process | None = None,
     faults: Iterable[str] = DEFAULT_FAULTS,
     settings: Mapping[str, str] | None = None,
+    topic_settings: Mapping[str, Mapping[str, str]] | None = None,
     is_durable: bool = True,
     before: Callable[[], None] | None = None,
+    trace: str | PathLike[str] | None = None,
 ) -> dict[str, int]:
     """Runs the processes once for each seed; SimulationFailed for the first run in which one, or `check`, fails.
 
-    `topics` are created first, with so many partitions each. `settings` are the broker's, by Kafka's names. With
-    `is_durable` every acknowledgement waits for the disk, so that not even a power loss may take what was acknowledged;
-    without it, as by Kafka's defaults, a power loss may. `before` is called before each run: to empty one's lists.
-    Returns how often each fault struck, over all runs.
+    `topics` are created first, with so many partitions each. `settings` are the broker's, by Kafka's names, and
+    `topic_settings` those of topics, by their names. With `is_durable` every acknowledgement waits for the disk, so
+    that not even a power loss may take what was acknowledged; without it, as by Kafka's defaults, a power loss may.
+    `before` is called before each run: to empty one's lists. `trace` is the path of a file that has every event of the
+    last run, as JSON lines. Returns how often each fault struck, over all runs.
     """
+    unknown = [name for name in topic_settings or {} if name not in topics]
+    if unknown:
+        raise ValueError(f"there are settings for topic {unknown[0]!r}, which is not one of {', '.join(topics)}")
     counts: dict[str, int] = {}
     chosen = tuple(faults)
+
+    def run(seed: int, trace_file: IO[str] | None = None) -> Result:
+        return _World(
+            seed, processes, topics, check, chosen, settings or {}, topic_settings or {}, is_durable, trace_file
+        ).run()
+
     for seed in seeds:
         if before is not None:
             before()
-        result = _World(seed, processes, topics, check, chosen, settings or {}, is_durable).run()
+        if trace is None:
+            result = run(seed)
+        else:
+            with open(trace, "w") as file:
+                result = run(seed, file)
         if result.violation is not None:
             raise SimulationFailed(result) from result.violation.__cause__
         for what, count in result.counts.items():

@@ -12,6 +12,7 @@ import pytest
 from mainstem.broker.drivers.controller import Deliver
 from mainstem.broker.drivers.quorum import FOLDER, READ_BYTES
 from mainstem.core.controller.image import ClusterImage, ImageDelta
+from mainstem.protocol.batch import iterate_batches
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.messages.k19_create_topics import CreateTopicsResponse
 from mainstem.protocol.messages.k55_describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
@@ -23,6 +24,7 @@ from mainstem.protocol.messages.metadata_records import NoOpRecord
 from mainstem.protocol.schema import Message
 from mainstem.sim.disk import SimDisk
 from mainstem.sim.faults import Effect, Fault
+from mainstem.storage import names
 from mainstem.storage.errors import StorageError
 from mainstem.storage.metadata_snapshot import find_snapshots
 from mainstem.storage.posix import PosixFileSystem
@@ -232,6 +234,34 @@ def test_a_damaged_snapshot_is_passed_over_for_an_older_one(tmp_path: Path) -> N
         return records_of(MetadataNode(loop, fs, str(tmp_path)).image)
 
     assert run(check) == expected
+
+
+def test_a_log_that_lacks_what_came_after_its_snapshot_keeps_the_node_from_starting(tmp_path: Path) -> None:
+    """What is left ends below the end of the snapshot, and an empty segment follows: the start never came to its end
+    (seed 7000087 of the simulator)."""
+    fs = PosixFileSystem()
+
+    async def fill(loop: asyncio.AbstractEventLoop) -> tuple[int, int]:
+        node = MetadataNode(loop, fs, str(tmp_path))
+        await node.start()
+        await create_topic(node, "covered")
+        await node.quorum.snapshot()
+        await create_topic(node, "lost")
+        node.abandon()
+        return node.quorum.snapshots[-1].end_offset, node.quorum._opened.log_end
+
+    snapshot_end, log_end = run(fill)
+    path = tmp_path / FOLDER / names.offset_name(0, names.LOG)
+    data = path.read_bytes()
+    path.write_bytes(data[: list(iterate_batches(data, 0, len(data)))[-1].start])
+    (tmp_path / FOLDER / names.offset_name(snapshot_end, names.LOG)).unlink()
+    (tmp_path / FOLDER / names.offset_name(log_end, names.LOG)).touch()
+
+    async def start(loop: asyncio.AbstractEventLoop) -> None:
+        with pytest.raises(ValueError, match=f"ends at {log_end}, and offset {snapshot_end} is not in it"):
+            MetadataNode(loop, fs, str(tmp_path))
+
+    run(start)
 
 
 def test_requests_share_a_sync() -> None:

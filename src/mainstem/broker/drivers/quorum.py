@@ -219,17 +219,23 @@ class MetadataQuorum:
             image.replay(record)
 
     def _batches(self, offset: int) -> Iterator[BatchView]:
+        """Those from `offset` on. ValueError where one is missing: nothing goes from the middle of this log."""
         opened = self._opened
         while offset < opened.log_end:
+            before = offset
             found = opened.read(offset, READ_BYTES, opened.log_end)
             try:
                 data = found.read()
             finally:
                 found.release()
             for batch in iterate_batches(data, 0, len(data)):
-                if batch.base_offset >= offset:
+                if batch.base_offset > offset:
+                    break
+                if batch.base_offset == offset:
                     yield batch
                 offset = batch.next_offset
+            if offset == before:
+                raise ValueError(f"{self._folder}: the log ends at {opened.log_end}, and offset {offset} is not in it")
 
     def _check_voters(self, voters: VoterSet) -> None:
         mine = voters.find(self.settings.node_id)

@@ -139,6 +139,7 @@ class CompactionKeeps(Checker):
     def _check(self, cleaning: Cleaning, begun: Begun) -> None:
         self.world.count("log compacted")
         name = begun.name
+        self.world.trace("log cleaned", name)
         if name.startswith("__"):
             self.world.count("log of a coordinator compacted")
         if cleaning.cleaned_to <= cleaning.first_dirty:

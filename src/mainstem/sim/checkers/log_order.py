@@ -61,7 +61,7 @@ class LogOrder(Checker):
                 or log.recovery_point != before.recovery_point
                 or log.log_start != before.start
             ):
-                seen[log] = _moved(partition, log, before, self.world.durable)
+                seen[log] = _moved(partition, log, before, self.world.ledger.is_durable((partition.topic, 0)))
                 self.moved.append(partition)
                 if before is None or log.log_start != before.start:
                     self.on_start(partition, log.log_start)
