@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 _OFFSET_DELETIONS: Final = 0.3
 """Of the commits without members, how many are taken back."""
-_OF_MEMBERS: Final = 0.3
+_OF_MEMBERS: Final = 0.6
 GROUP: Final = "group"
 """The one that has members."""
 

@@ -40,7 +40,8 @@ class LeaderState:
         self._in_sync = tuple(in_sync)
         self._min_in_sync = min_in_sync
         self._ends = dict.fromkeys(self._replicas, NEVER)
-        self._ends[node_id] = log_end
+        # Its own log counts from the first `wrote` on: what a start found may not be durable yet.
+        self._ends[node_id] = self.high_watermark
         assert node_id in self._in_sync, f"node {node_id} leads but is not in sync: {self._in_sync}"
 
     @property

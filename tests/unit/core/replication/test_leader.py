@@ -37,3 +37,11 @@ def test_the_minimum_is_never_more_than_there_are_replicas() -> None:
 def test_a_restored_high_watermark_never_passes_the_log_end() -> None:
     state = LeaderState(1, 5, (1,), (1,), min_in_sync=1, log_end=7, high_watermark=9)
     assert state.high_watermark == 7
+
+
+def test_settings_that_change_show_nothing_that_a_start_found_and_has_not_synced() -> None:
+    state = LeaderState(1, 5, (1,), (1,), min_in_sync=1, log_end=17, high_watermark=11)
+    assert not state.set_min_in_sync(1)
+    assert state.wrote(13)
+    assert state.high_watermark == 13
+    assert state.epoch_start == 17
