@@ -118,6 +118,9 @@ def takes_long(buffer: bytes, start: i64, end: i64, rules: BatchRules, now_ms: i
         return repacked and batch.size > _PACKED_AT_ONCE_MAX
     if not repacked and not opened:
         return False
+    if batch.size > _OPENED_AT_ONCE_MAX:
+        # Many blocks take their time, though nothing may be in them.
+        return True
     bound: i64 = expansion_bound(batch.codec, memoryview(buffer)[start + RECORDS_AT : batch.end])
     return bound > (_PACKED_AT_ONCE_MAX if repacked and codec != 0 else _OPENED_AT_ONCE_MAX)
 

@@ -10,7 +10,8 @@ from mainstem.core.log.producers import Origin
 from mainstem.core.log.rejection import RecordsRejectedError
 from mainstem.core.log.validation import BatchRules, ValidBatch, replicated_batches, takes_long, validate
 from mainstem.protocol.batch import BatchView
-from mainstem.protocol.builder import BatchBuilder, rewrite_header
+from mainstem.protocol.builder import BatchBuilder, encode_header, rewrite_header
+from mainstem.protocol.compression import compress
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.records import iterate_records
 from tests.support.logs import NOW_MS, batch, marker
@@ -161,6 +162,14 @@ def test_a_large_compressed_batch_is_judged_in_a_thread_where_its_age_counts() -
     data = batch(bytes(1 << 20), codec=4)
     limited = BatchRules(parse_log_config({"message.timestamp.before.max.ms": "1000"}))
     assert takes_long(data, 0, len(data), limited, NOW_MS)
+    assert not takes_long(data, 0, len(data), BatchRules(parse_log_config({})), NOW_MS)
+
+
+@pytest.mark.parametrize("codec", [3, 4])
+def test_a_large_compressed_batch_is_judged_in_a_thread_though_it_expands_to_nothing(codec: int) -> None:
+    body = compress(codec, b"") * (1 << 16)
+    data = encode_header(body, 0, -1, codec, 0, NOW_MS, NOW_MS, -1, -1, -1, 1) + body
+    assert takes_long(data, 0, len(data), BatchRules(parse_log_config({"cleanup.policy": "compact"})), NOW_MS)
     assert not takes_long(data, 0, len(data), BatchRules(parse_log_config({})), NOW_MS)
 
 
