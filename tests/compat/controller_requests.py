@@ -214,12 +214,16 @@ def config_cases() -> Iterator[Case]:
     yield "broker delete", change(BROKER, "1", ("log.cleanup.policy", DELETE, None)), 1
     yield "broker replace", replace(BROKER, "1", my_own_setting="5", log_cleaner_threads="2"), 2
     yield "broker replace with the same", replace(BROKER, "1", my_own_setting="5", log_cleaner_threads="2"), 2
+    yield "append nothing", change(TOPIC, "orders", ("cleanup.policy", APPEND, "")), 1
+    yield "append nothing and something", change(TOPIC, "orders", ("cleanup.policy", APPEND, ",compact")), 1
+    yield "append with a comma behind", change(TOPIC, "orders", ("cleanup.policy", APPEND, "delete,")), 1
     yield "topic min isr", change(TOPIC, "orders", ("min.insync.replicas", SET, "1")), 1
     yield "logger", change(BROKER_LOGGER, "1", ("kafka", SET, "INFO")), 1
     yield "client metrics", change(CLIENT_METRICS, "sub", ("interval.ms", SET, "10000"), ("metrics", SET, "a,b")), 1
     yield "client metrics invalid", change(CLIENT_METRICS, "sub", ("interval.ms", SET, "10")), 1
     yield "client metrics unknown key", change(CLIENT_METRICS, "sub", ("no.such", SET, "10")), 1
     yield "client metrics nameless", change(CLIENT_METRICS, "", ("interval.ms", SET, "10000")), 1
+    yield "client metrics append", change(CLIENT_METRICS, "sub", ("metrics", APPEND, "c")), 1
     yield "client metrics match", change(CLIENT_METRICS, "sub", ("match", SET, "client_id=x")), 1
     yield "client metrics bad match", change(CLIENT_METRICS, "sub", ("match", SET, "nonsense")), 1
     yield "group", change(GROUP, "g", ("consumer.session.timeout.ms", SET, "50000")), 1

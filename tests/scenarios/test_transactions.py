@@ -11,6 +11,7 @@ from mainstem.broker.app import Broker
 from mainstem.core.coordinator.effects import Outcome
 from mainstem.core.txn.machine import TxnMachine
 from mainstem.core.txn.states import Transaction
+from mainstem.protocol.batch import LENGTH_AT
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.messages.k00_produce import ProduceResponse
 from mainstem.protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
@@ -565,9 +566,16 @@ def test_a_producer_without_a_transactional_id_may_not_send_batches_of_one(tmp_p
         await client.begin()
         request = client.produce_request("t", b"x")
         request.transactional_id = None
-        answer = await peer.ask(request, 12, ProduceResponse)
-        code = answer.responses[0].partition_responses[0].error_code
-        assert code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        wanted = request.topic_data[0].partition_data[0]
+        records = wanted.records
+        assert records is not None
+        # That comes before whatever else is wrong with the request or the batch: two of them, or one that is too short.
+        short = records[:LENGTH_AT] + (20).to_bytes(4, "big") + records[LENGTH_AT + 4 :]
+        for acks, sent in ((-1, records), (5, records), (-1, records + records), (-1, short)):
+            request.acks, wanted.records = acks, sent
+            answer = await peer.ask(request, 12, ProduceResponse)
+            code = answer.responses[0].partition_responses[0].error_code
+            assert code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
     run_with_node(tmp_path, scenario)
 

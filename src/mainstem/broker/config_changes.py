@@ -24,6 +24,7 @@ from mainstem.broker.settings import SETTINGS
 from mainstem.core.java_numbers import is_whole_number, parse_double
 from mainstem.core.log.config import TOPIC_CONFIGS, ConfigKey, server_defaults
 from mainstem.protocol.errors import ErrorCode, RemoteError
+from mainstem.protocol.java import split_list
 
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 Operation = tuple[str, int, str | None]
@@ -130,7 +131,7 @@ def apply_operations(current: Mapping[str, str], operations: Iterable[Operation]
                 changed.pop(name, None)
             case 2 | 3:
                 parts = _list_to_change(name, changed, "append" if operation == APPEND else "subtract")
-                given = (value or "").split(",")
+                given = split_list(value or "")
                 if operation == APPEND:
                     parts += [part for part in given if part not in parts]
                 else:

@@ -14,3 +14,12 @@ def coordinator_partition(key: str, partitions: int) -> int:
     """Which partition of an internal topic a group or transactional id belongs to."""
     value = string_hash(key)
     return 0 if value == -(1 << 31) else abs(value) % partitions
+
+
+def split_list(text: str) -> list[str]:
+    """`String.split(",")`: empty parts at the end are left out, those before are not, and nothing is one empty part."""
+    parts = text.split(",")
+    if len(parts) > 1:
+        while parts and not parts[-1]:
+            parts.pop()
+    return parts

@@ -75,13 +75,13 @@ class Record:
 
 
 class RecordsSummary:
-    """What a walk found so far. Timestamps are deltas from the base timestamp of the batch."""
+    """What a walk found so far."""
 
-    __slots__ = ("has_null_key", "has_null_value", "max_timestamp_at", "max_timestamp_delta", "min_timestamp_delta")
+    __slots__ = ("has_null_key", "has_null_value", "max_timestamp", "max_timestamp_at", "min_timestamp")
 
     def __init__(self) -> None:
-        self.min_timestamp_delta: i64 = 0
-        self.max_timestamp_delta: i64 = 0
+        self.min_timestamp: i64 = 0
+        self.max_timestamp: i64 = 0
         self.max_timestamp_at: i64 = 0
         """The offset delta of the first record with the largest timestamp."""
         self.has_null_key = False
@@ -93,10 +93,17 @@ def invalid(message: str) -> RemoteError:
 
 
 def walk_records(
-    buffer: bytes, start: i64, end: i64, count: i64, breathe: Callable[[], None] | None = None
+    buffer: bytes,
+    start: i64,
+    end: i64,
+    count: i64,
+    base_timestamp: i64 = 0,
+    breathe: Callable[[], None] | None = None,
 ) -> RecordsSummary:
     """Checks `count` uncompressed records in `buffer[start:end]`, to the last byte; RemoteError if one is wrong.
 
+    Timestamps count from `base_timestamp`. It is sums that are compared: where one wraps, the largest timestamp is not
+    the one with the largest delta.
     `breathe` is called every few thousand records: a thread gives others their turn there.
     """
     if start < 0 or end > len(buffer) or start > end:
@@ -106,12 +113,12 @@ def walk_records(
     summary = RecordsSummary()
     position: i64 = start
     if breathe is None:
-        position = _walk(buffer, start, end, 0, count, summary)
+        position = _walk(buffer, start, end, 0, count, base_timestamp, summary)
     else:
         index: i64 = 0
         while index < count:
             stop: i64 = min(count, index + BREATH_RECORDS)
-            position = _walk(buffer, position, end, index, stop, summary)
+            position = _walk(buffer, position, end, index, stop, base_timestamp, summary)
             index = stop
             breathe()
     if position != end:
@@ -119,10 +126,12 @@ def walk_records(
     return summary
 
 
-def _walk(buffer: bytes, position: i64, end: i64, index: i64, stop: i64, summary: RecordsSummary) -> i64:
+def _walk(
+    buffer: bytes, position: i64, end: i64, index: i64, stop: i64, base_timestamp: i64, summary: RecordsSummary
+) -> i64:
     """Checks the records from the `index`th up to the one at `stop`; the position after them."""
-    min_delta: i64 = summary.min_timestamp_delta
-    max_delta: i64 = summary.max_timestamp_delta
+    min_timestamp: i64 = summary.min_timestamp
+    max_timestamp: i64 = summary.max_timestamp
     max_at: i64 = summary.max_timestamp_at
     null_key = summary.has_null_key
     null_value = summary.has_null_value
@@ -133,14 +142,15 @@ def _walk(buffer: bytes, position: i64, end: i64, index: i64, stop: i64, summary
         record_end: i64 = position + length
         # The attributes: one byte, unused, checked by nobody.
         delta, position = read_varlong(buffer, position + 1, record_end)
+        timestamp: i64 = add_i64(base_timestamp, delta)
         if index == 0:
-            min_delta = delta
-            max_delta = delta
-        elif delta > max_delta:
-            max_delta = delta
+            min_timestamp = timestamp
+            max_timestamp = timestamp
+        elif timestamp > max_timestamp:
+            max_timestamp = timestamp
             max_at = index
-        elif delta < min_delta:
-            min_delta = delta
+        elif timestamp < min_timestamp:
+            min_timestamp = timestamp
         offset_delta, position = read_varint(buffer, position, record_end)
         if offset_delta != index:
             raise invalid(f"record {index} of a batch has offset delta {offset_delta}")
@@ -164,8 +174,8 @@ def _walk(buffer: bytes, position: i64, end: i64, index: i64, stop: i64, summary
         else:
             position = skip_headers(buffer, position, record_end)
         index += 1
-    summary.min_timestamp_delta = min_delta
-    summary.max_timestamp_delta = max_delta
+    summary.min_timestamp = min_timestamp
+    summary.max_timestamp = max_timestamp
     summary.max_timestamp_at = max_at
     summary.has_null_key = null_key
     summary.has_null_value = null_value

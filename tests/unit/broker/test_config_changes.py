@@ -95,6 +95,9 @@ def test_operations_change_lists_and_nothing_else_by_parts() -> None:
     assert apply_operations(current, [("log.cleanup.policy", SUBTRACT, "delete")]) == {"log.cleanup.policy": ""}
     assert apply_operations({}, [("log.cleanup.policy", APPEND, "compact")]) == {"log.cleanup.policy": "delete,compact"}
     assert apply_operations(current, [("log.cleanup.policy", DELETE, None), ("a", SET, "b")]) == {"a": "b"}
+    assert apply_operations(current, [("log.cleanup.policy", APPEND, "compact,")]) == {
+        "log.cleanup.policy": "delete,compact"
+    }
     assert current == {"log.cleanup.policy": "delete"}
     for name in ("log.retention.ms", "no.such.setting"):
         with pytest.raises(RemoteError) as refused:

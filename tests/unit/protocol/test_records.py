@@ -152,9 +152,18 @@ def test_a_walk_tells_what_the_validator_asks() -> None:
     for timestamp, key in ((50, b"a"), (70, b"b"), (20, None), (70, b"d")):
         builder.append(timestamp, key, b"x")
     data = builder.build()
-    summary = walk_records(data, 61, len(data), 4)
-    assert (summary.min_timestamp_delta, summary.max_timestamp_delta, summary.max_timestamp_at) == (-30, 20, 1)
+    summary = walk_records(data, 61, len(data), 4, 50)
+    assert (summary.min_timestamp, summary.max_timestamp, summary.max_timestamp_at) == (20, 70, 1)
     assert (summary.has_null_key, summary.has_null_value) == (True, False)
+
+
+def test_a_walk_compares_timestamps_also_where_their_deltas_wrap() -> None:
+    builder = BatchBuilder()
+    for timestamp in ((1 << 63) - 1, -2, 5, -(1 << 63)):
+        builder.append(timestamp, b"k", b"v")
+    data = builder.build()
+    summary = walk_records(data, 61, len(data), 4, (1 << 63) - 1)
+    assert (summary.min_timestamp, summary.max_timestamp, summary.max_timestamp_at) == (-(1 << 63), (1 << 63) - 1, 0)
 
 
 def test_a_record_may_have_very_many_headers() -> None:

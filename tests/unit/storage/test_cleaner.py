@@ -110,6 +110,35 @@ def test_a_tombstone_hides_older_values_and_goes_when_its_horizon_has_passed() -
     assert made.written() == [(1, b"b", b"2")]
 
 
+def test_a_batch_that_is_rewritten_again_keeps_the_horizon_of_its_tombstone() -> None:
+    """Or a tombstone beside values that change again and again would never go."""
+    made = CompactedLog(delete_retention_ms=1000)
+    made.put((b"a", None), (b"b", b"1"), (b"c", b"2"))
+    made.roll_and_clean()
+    made.put((b"b", b"3"))
+    made.roll_and_clean(NOW_MS + 400)
+    made.put((b"c", b"4"))
+    made.roll_and_clean(NOW_MS + 800)
+    first = read_all(made.log)[0]
+    assert [record.key for record in iterate_records(first)] == [b"a"]
+    assert (first.has_delete_horizon, first.base_timestamp) == (True, NOW_MS + 1000)
+    made.roll_and_clean(NOW_MS + 1000)
+    assert [(key, value) for _, key, value in made.written()] == [(b"b", b"3"), (b"c", b"4")]
+
+
+def test_a_batch_that_keeps_no_record_has_no_horizon_either() -> None:
+    """Its base timestamp would be read as one."""
+    made = CompactedLog(delete_retention_ms=1000)
+    made.put_as(7, (b"a", None))
+    made.put((b"b", b"1"))
+    made.roll_and_clean()
+    assert read_all(made.log)[0].has_delete_horizon
+    made.roll_and_clean(NOW_MS + 1000)
+    first = read_all(made.log)[0]
+    assert (first.record_count, first.producer_id, first.base_sequence) == (0, 7, 0)
+    assert (first.has_delete_horizon, first.base_timestamp, first.max_timestamp) == (False, -1, NOW_MS)
+
+
 def test_the_longest_retention_does_not_wrap_around() -> None:
     made = CompactedLog(delete_retention_ms=(1 << 63) - 1)
     made.put((b"a", None))

@@ -325,12 +325,12 @@ def _append(
         else:
             partition = broker.partitions.find(topic.name, wanted.index)
         start = wanted.records_start
-        end = _end_of_only_batch(frame, start, wanted.records_end, version)
+        end = _end_of_only_batch(frame, start, wanted.records_end, request, version)
         batch = BatchView(frame, start)
         if request.acks not in (-1, 0, 1):
             raise RemoteError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks} is none of -1, 0 and 1")
         if batch.is_transactional:
-            guard = _guard(partition, request, admitted)
+            guard = _guard(partition, admitted)
         if not _may_write(context, partition.topic):
             raise RemoteError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is written by its coordinator")
     except RemoteError as error:
@@ -349,7 +349,7 @@ def _append(
     return answer
 
 
-def _end_of_only_batch(frame: bytes, start: int, limit: int, version: int) -> int:
+def _end_of_only_batch(frame: bytes, start: int, limit: int, request: ProduceRequest, version: int) -> int:
     """Where the one batch that a partition's records may be ends; RemoteError where they are none, or more.
 
     Bytes behind it that cannot be the whole of another batch are left out, as in Kafka.
@@ -360,7 +360,12 @@ def _end_of_only_batch(frame: bytes, start: int, limit: int, version: int) -> in
     magic = frame[start + MAGIC_AT]
     if magic != _MAGIC:
         raise RemoteError(ErrorCode.INVALID_RECORD, f"record format v{magic}; v{_MAGIC} is the only one supported")
-    if version < _ZSTD_FROM and BatchView(frame, start).codec == ZSTD:
+    batch = BatchView(frame, start)
+    if request.transactional_id is None and batch.is_transactional:
+        raise RemoteError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a batch of a transaction without a transactional id"
+        )
+    if version < _ZSTD_FROM and batch.codec == ZSTD:
         raise RemoteError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce v{_ZSTD_FROM} or later")
     if end < limit and _batch_end(frame, end, limit) >= 0:
         raise RemoteError(ErrorCode.INVALID_RECORD, "a partition's records are one batch, and there are more")
@@ -407,12 +412,8 @@ def _fill_refused(answer: ProducePartitionResponse, error: RemoteError, partitio
         answer.log_start_offset = partition.log.log_start
 
 
-def _guard(partition: Partition, request: ProduceRequest, admitted: Admitted) -> int:
+def _guard(partition: Partition, admitted: Admitted) -> int:
     """What the coordinator's word is worth; RemoteError where it said no."""
-    if request.transactional_id is None:
-        raise RemoteError(
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a batch of a transaction without a transactional id"
-        )
     place = (partition.topic, partition.index)
     error = admitted.errors.get(place)
     if error is not None:

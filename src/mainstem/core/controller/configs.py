@@ -21,6 +21,7 @@ from mainstem.core.controller.image import BROKER, TOPIC, Resource
 from mainstem.core.controller.names import check_topic_name
 from mainstem.core.log.config import TOPIC_CONFIGS, ConfigKey, ConfigType, parse_log_config
 from mainstem.protocol.errors import ErrorCode, RemoteError
+from mainstem.protocol.java import split_list
 from mainstem.protocol.messages import k33_alter_configs as k33
 from mainstem.protocol.messages import k44_incremental_alter_configs as k44
 from mainstem.protocol.messages.k19_create_topics import CreatableTopicConfigs
@@ -202,7 +203,7 @@ def _changed(context: Context, resource: Resource, changes: list[k44.AlterableCo
                     operation = OPERATIONS[change.config_operation]
                     raise _invalid(f"Can't {operation} to key {name} because its type is not LIST.")
                 parts = [part for part in current.get(name, default).split(",") if part]
-                given = [part for part in (change.value or "").split(",") if part]
+                given = split_list(change.value or "")
                 if change.config_operation == APPEND:
                     parts += [part for part in given if part not in parts]
                 else:
@@ -225,8 +226,6 @@ def _list_default(context: Context, resource: Resource, name: str) -> str | None
             return key.format(context.settings.log_defaults.value(name)) or ""
         case 4:  # BROKER
             return context.settings.broker_lists.get(name)
-        case 16:  # CLIENT_METRICS
-            return ""
         case _:
             return None
 

@@ -24,13 +24,15 @@ from mainstem.protocol.builder import recompress, rewrite_header
 from mainstem.protocol.compression import expansion_bound
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.records import RecordsSummary, batch_body, iterate_records, walk_records
-from mainstem.protocol.varint import add_i64, subtract_i64
+from mainstem.protocol.varint import subtract_i64
 
 KEEP_CODEC: Final = -1
 CODECS: Final = {"producer": -1, "uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 _CODEC_MAX: Final = 4
 _ERRORS_MAX: Final = 100
 _NO_LIMIT: Final = 0x7FFFFFFFFFFFFFFF
+_LONG_AGO: Final = -(1 << 61)
+"""The difference between the clock and an earlier timestamp may wrap."""
 _BREATH_RECORDS: Final = 512
 
 PRODUCED_BYTES_MAX: Final = 32 << 20
@@ -116,6 +118,9 @@ def takes_long(buffer: bytes, start: i64, end: i64, rules: BatchRules, now_ms: i
         return repacked and batch.size > _PACKED_AT_ONCE_MAX
     if not repacked and not opened:
         return False
+    if batch.size > _OPENED_AT_ONCE_MAX:
+        # Many blocks take their time, though nothing may be in them.
+        return True
     bound: i64 = expansion_bound(batch.codec, memoryview(buffer)[start + RECORDS_AT : batch.end])
     return bound > (_PACKED_AT_ONCE_MAX if repacked and codec != 0 else _OPENED_AT_ONCE_MAX)
 
@@ -199,23 +204,23 @@ def _check_records(
     batch: BatchView, rules: BatchRules, now_ms: i64, recompressed: bool, breathe: Callable[[], None] | None
 ) -> i64:
     """Checks what the topic demands of each record; returns the largest timestamp."""
-    base: i64 = batch.base_timestamp
-    oldest: i64 = base
+    oldest: i64 = batch.base_timestamp
     newest: i64 = batch.max_timestamp
     has_null_key = False
     if batch.codec == 0 or rules.compact or rules.judges_age or recompressed or _is_odd(batch, rules, now_ms):
         buffer, start, end = batch.buffer, batch.start + RECORDS_AT, batch.end
         if batch.codec != 0:
             buffer, start, end = batch_body(batch, PRODUCED_BYTES_MAX)
-        summary: RecordsSummary = walk_records(buffer, start, end, batch.record_count, breathe)
+        summary: RecordsSummary = walk_records(buffer, start, end, batch.record_count, batch.base_timestamp, breathe)
         has_null_key = summary.has_null_key
         if not batch.is_log_append_time:
-            oldest = add_i64(base, summary.min_timestamp_delta)
-            newest = add_i64(base, summary.max_timestamp_delta)
+            oldest = summary.min_timestamp
+            newest = summary.max_timestamp
     if rules.is_log_append_time:
         suspicious: bool = batch.is_log_append_time
     else:
-        suspicious = _is_outside(oldest, rules, now_ms) or _is_outside(newest, rules, now_ms)
+        # Where differences wrap, what lies between two timestamps that are allowed may not be.
+        suspicious = oldest < _LONG_AGO or _is_outside(oldest, rules, now_ms) or _is_outside(newest, rules, now_ms)
     if suspicious or (has_null_key and rules.compact):
         _reject_bad_records(batch, rules, now_ms, breathe)
     # Kafka counts from -1 on, whatever the records say.

@@ -83,6 +83,9 @@ REFUSED: dict[ErrorCode, list[str]] = {
         "reassign factor kept",
     ],
     ErrorCode.INVALID_CONFIG: [
+        "append nothing",
+        "append nothing and something",
+        "client metrics append",
         "unknown config",
         "bad config value",
         "config out of range",

@@ -10,7 +10,8 @@ from mainstem.core.log.producers import Origin
 from mainstem.core.log.rejection import RecordsRejectedError
 from mainstem.core.log.validation import BatchRules, ValidBatch, replicated_batches, takes_long, validate
 from mainstem.protocol.batch import BatchView
-from mainstem.protocol.builder import BatchBuilder, rewrite_header
+from mainstem.protocol.builder import BatchBuilder, encode_header, rewrite_header
+from mainstem.protocol.compression import compress
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.records import iterate_records
 from tests.support.logs import NOW_MS, batch, marker
@@ -46,6 +47,14 @@ def written(valid: ValidBatch, base_offset: int = 40, leader_epoch: int = 3) -> 
     found.check(len(data))
     assert (found.base_offset, found.leader_epoch) == (base_offset, leader_epoch)
     return found
+
+
+def timed(*timestamps: int, codec: int = 0) -> bytes:
+    """A batch with a record at each of these times."""
+    builder = BatchBuilder(codec=codec)
+    for timestamp in timestamps:
+        builder.append(timestamp, b"k", b"v")
+    return builder.build()
 
 
 ONE = batch(b"a")
@@ -129,10 +138,38 @@ def test_a_record_that_is_too_old_is_found_in_the_middle_of_a_compressed_batch(c
     )
 
 
+FURTHEST = str((1 << 63) - 1)
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_a_timestamp_is_judged_by_the_clock_however_far_it_is_from_the_first_of_its_batch(codec: int) -> None:
+    """The difference between two timestamps may need 65 bits, and its sign turns."""
+    far = timed((1 << 63) - 1, -2, 5, codec=codec)
+    assert verdict(far) is ErrorCode.INVALID_TIMESTAMP
+    assert verdict(timed(5, -2, (1 << 63) - 1, codec=codec)) is ErrorCode.INVALID_TIMESTAMP
+    assert written(judge(far, message_timestamp_after_max_ms=FURTHEST)).max_timestamp == (1 << 63) - 1
+    wide = timed(1 << 62, -(1 << 62) - 1)
+    assert written(judge(wide, message_timestamp_after_max_ms=FURTHEST)).max_timestamp == 1 << 62
+
+
+def test_a_record_that_is_too_old_is_found_between_those_whose_age_wraps() -> None:
+    limits = {"message_timestamp_before_max_ms": "1000", "message_timestamp_after_max_ms": FURTHEST}
+    assert verdict(timed(NOW_MS, -(1 << 63)), **limits) is ErrorCode.NONE
+    assert verdict(timed(NOW_MS, NOW_MS - 1001, -(1 << 63)), **limits) is ErrorCode.INVALID_TIMESTAMP
+
+
 def test_a_large_compressed_batch_is_judged_in_a_thread_where_its_age_counts() -> None:
     data = batch(bytes(1 << 20), codec=4)
     limited = BatchRules(parse_log_config({"message.timestamp.before.max.ms": "1000"}))
     assert takes_long(data, 0, len(data), limited, NOW_MS)
+    assert not takes_long(data, 0, len(data), BatchRules(parse_log_config({})), NOW_MS)
+
+
+@pytest.mark.parametrize("codec", [3, 4])
+def test_a_large_compressed_batch_is_judged_in_a_thread_though_it_expands_to_nothing(codec: int) -> None:
+    body = compress(codec, b"") * (1 << 16)
+    data = encode_header(body, 0, -1, codec, 0, NOW_MS, NOW_MS, -1, -1, -1, 1) + body
+    assert takes_long(data, 0, len(data), BatchRules(parse_log_config({"cleanup.policy": "compact"})), NOW_MS)
     assert not takes_long(data, 0, len(data), BatchRules(parse_log_config({})), NOW_MS)
 
 
