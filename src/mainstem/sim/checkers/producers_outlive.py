@@ -5,7 +5,7 @@ producers all the same, by its snapshots: or a copy of a batch that is gone woul
 Judged when a broker is back, by the batches as they were written: those that a power loss took do not count.
 
 A start finds whole what stands for batches that are gone: the snapshot at the offset where the files begin. But for one
-that the start before has written itself: that says what the batches said that were still there, and may be lost again.
+that a start before has written itself: that says what the batches said that were still there, and may be lost again.
 Nor does one count in a copy that has not taken its partition's place yet: the log that it is a copy of is there.
 
 Left out are a log that came back with nothing in it, because what was left ended before its own start; damaged ones;
@@ -27,13 +27,15 @@ class ProducersOutlive(Checker):
         super().__init__(world)  # type: ignore[arg-type]
         self._found: dict[str, bytes] = {}
         """The snapshots as the last start has found them."""
-        self._by_start: dict[str, None] = {}
+        self._by_start: dict[str, bytes] = {}
+        """Those that a start has written, and nobody since."""
         self._emptied: dict[Place, int] = {}
         """Where logs began that came back with nothing in them: what was before that is not known."""
         self._has_served = False
 
     def forget(self) -> None:
         self._emptied.clear()
+        self._by_start.clear()
         self._has_served = False
 
     def starting(self) -> None:
@@ -54,7 +56,8 @@ class ProducersOutlive(Checker):
                 raise Violation(
                     "T1 a snapshot is there for what is gone", f"{path}, where the log's files begin: {error}"
                 ) from None
-        self._found, self._by_start, self._has_served = found, {}, False
+        self._by_start = {path: data for path, data in self._by_start.items() if found.get(path) == data}
+        self._found, self._has_served = found, False
 
     def _snapshots(self) -> dict[str, bytes]:
         disk = self.world.disk
@@ -69,7 +72,11 @@ class ProducersOutlive(Checker):
 
     def served(self, broker: Broker) -> None:
         self._has_served = True
-        self._by_start = {path: None for path, data in self._snapshots().items() if self._found.get(path) != data}
+        self._by_start = {
+            path: data
+            for path, data in self._snapshots().items()
+            if self._found.get(path) != data or self._by_start.get(path) == data
+        }
         if self.world.producers_expire or self.world.had_disk_error:
             return
         for partition in broker.partitions:
