@@ -182,6 +182,85 @@ def test_rows_that_were_lost_after_the_decision_are_named(query: Query, topic: s
     play(story())
 
 
+async def lose(query: Query) -> None:
+    """Decides batch 0 of which one task's rows are gone, as if the time-out had come while the driver was away."""
+    staged = await query.write(0, "run", rows_of(0))
+    with pytest.raises(KilledError):
+        await query.settle(0, "run", staged, step=killed_at("commit-one"))
+    async with query.process() as cluster:
+        assert await Transactions(cluster).end(staged[0].triple, False) == 0
+        await Transactions(cluster).wait_until_complete([staged[0].triple])
+
+
+def test_a_run_that_is_told_of_lost_rows_leaves_nothing_open(query: Query, topic: str) -> None:
+    """Also what was not lost of the batch is there."""
+
+    async def story() -> None:
+        await lose(query)
+        staged = await query.write(1, "next", rows_of(1))
+        for commit in (True, False):
+            with pytest.raises(
+                SinkError, match=rf"these rows were lost: .* --accept-loss {query.sink}`, or begin with"
+            ):
+                await query.settle(1, "next", staged, commit=commit)
+        assert await query.open_transactions() == []
+
+    play(story())
+    assert query.broker.values(topic) == sorted(rows_of(0)[1::2])
+
+
+def test_a_driver_that_cannot_finish_the_last_batch_aborts_nothing_of_it(query: Query, topic: str) -> None:
+    """It aborts what it has open all the same, and that has the run's name, as what was decided has."""
+
+    async def story() -> None:
+        staged = await query.write(0, "run", rows_of(0))
+        with pytest.raises(KilledError):
+            await query.settle(0, "run", staged, step=killed_at("commit-one"))
+        later = await query.write(1, "run", rows_of(1))
+        with pytest.raises(KilledError):
+            await query.settle(1, "run", later, commit=False, step=killed_at("finish-last"))
+        assert await query.open_transactions() == sorted(each.triple.transactional_id for each in staged)
+        await query.recover()
+
+    play(story())
+    assert query.broker.values(topic) == sorted(rows_of(0))
+
+
+def test_a_sink_goes_on_after_a_loss_once_it_is_accepted(
+    query: Query, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from mainstem.cli.main import main
+
+    at = ["-b", query.broker.bootstrap]
+
+    async def more(batch: int) -> None:
+        await query.write(batch, "left", rows_of(batch))
+
+    async def go_on() -> None:
+        assert await query.write(0, "next", rows_of(0)) == []
+        await query.settle(0, "next", [])
+        await query.settle(1, "next", await query.write(1, "next", rows_of(1)))
+        assert await query.open_transactions() == []
+
+    play(lose(query))
+    play(more(1))
+    assert main(["pipeline", "abort", query.sink, *at]) == 1
+    said = capsys.readouterr()
+    assert f"{query.sink}: 2 transactions aborted" in said.out
+    assert f"batch 0 of {query.sink} was decided, but these rows were lost: {topic}-" in said.err
+    assert main(["pipeline", "finish", query.sink, *at]) == 1
+    said = capsys.readouterr()
+    assert "these rows were lost" in said.err
+    assert "bug" not in said.err
+    assert main(["pipeline", "finish", "--accept-loss", query.sink, "--json", *at]) == 0
+    lost = json.loads(capsys.readouterr().out)["lost"]
+    assert {each["topic"] for each in lost} == {topic}
+    assert sum(each["last_offset"] - each["first_offset"] + 1 for each in lost) == 10
+    assert main(["pipeline", "finish", query.sink, *at]) == 0
+    play(go_on())
+    assert query.broker.values(topic) == sorted(rows_of(0)[1::2] + rows_of(1))
+
+
 def test_what_was_decided_is_finished_without_the_query(query: Query, topic: str) -> None:
     async def story() -> None:
         staged = await query.write(0, "run", rows_of(0))
@@ -211,7 +290,7 @@ def test_the_command_lists_and_finishes_what_was_decided(
     assert query.broker.values(topic) == sorted(rows_of(0))
     capsys.readouterr()
     assert main(["pipeline", "finish", query.sink, "--json", "-b", query.broker.bootstrap]) == 0
-    assert json.loads(capsys.readouterr().out) == {"sink": query.sink, "batch": 0}
+    assert json.loads(capsys.readouterr().out) == {"sink": query.sink, "batch": 0, "lost": []}
     assert main(["pipeline", "finish", "no-such-sink", "-b", query.broker.bootstrap]) == 4
     assert "there is no sink no-such-sink" in capsys.readouterr().err
 

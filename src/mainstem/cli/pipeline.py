@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from mainstem.client.cluster import Cluster
-    from mainstem.spark.decisions import Decision
-    from mainstem.spark.exactly_once import Coordinator
+    from mainstem.spark.decisions import Decision, Written
+    from mainstem.spark.exactly_once import Coordinator, LostError
 
 T = TypeVar("T")
 
@@ -102,6 +102,11 @@ def declare(parser: argparse.ArgumentParser, command: str) -> None:
         example="mainstem pipeline finish mainstem-sink.0f7c…",
     )
     finish.add_argument("sink", help="its name, as `mainstem pipeline sinks` shows it; its query must not run")
+    finish.add_argument(
+        "--accept-loss",
+        action="store_true",
+        help="let the sink go on where rows of the batch were lost; tells which, for you to write them again",
+    )
     abort = verbs.add(
         "abort",
         "abort what a sink has open, when its query is given up; what was decided is committed first",
@@ -343,28 +348,38 @@ def run_sinks(given: argparse.Namespace) -> int:
 
 
 def run_finish(given: argparse.Namespace) -> int:
-    async def story(cluster: Cluster) -> Decision | None:
-        return await (await _coordinator(cluster, given)).recover()
+    from mainstem.spark.exactly_once import places
 
-    last = _with_cluster(given, story)
+    async def story(cluster: Cluster) -> tuple[Decision | None, list[Written]]:
+        return await (await _coordinator(cluster, given)).recover(accept_loss=given.accept_loss)
+
+    last, lost = _with_cluster(given, story)
+    state = "nothing was decided yet" if last is None else f"batch {last.batch} is finished"
     output_for(given).done(
-        f"{given.sink}: " + ("nothing was decided yet" if last is None else f"batch {last.batch} is finished"),
+        f"{given.sink}: {state}" + (f" without the rows that were lost: {places(lost)}" if lost else ""),
         sink=given.sink,
         batch=None if last is None else last.batch,
+        lost=[
+            {"topic": topic, "partition": number, "first_offset": first, "last_offset": end}
+            for topic, number, first, end in lost
+        ],
     )
     return DONE
 
 
 def run_abort(given: argparse.Namespace) -> int:
-    async def story(cluster: Cluster) -> int:
-        return len(await (await _coordinator(cluster, given)).abandon())
+    async def story(cluster: Cluster) -> tuple[int, LostError | None]:
+        aborted, lost = await (await _coordinator(cluster, given)).abandon()
+        return len(aborted), lost
 
-    count = _with_cluster(given, story)
+    count, lost = _with_cluster(given, story)
     output_for(given).done(
         f"{given.sink}: {count} transactions aborted" if count else f"{given.sink}: nothing was open",
         sink=given.sink,
         aborted=count,
     )
+    if lost is not None:
+        raise UserError(str(lost), REFUSED)
     return DONE
 
 
@@ -384,10 +399,14 @@ async def _coordinator(cluster: Cluster, given: argparse.Namespace) -> Coordinat
 def _with_cluster(given: argparse.Namespace, story: Callable[[Cluster], Awaitable[T]]) -> T:
     from mainstem.client.cluster import Cluster
     from mainstem.client.options import ProducerOptions
+    from mainstem.spark.exactly_once import SinkError
 
     async def run() -> T:
         options = ProducerOptions(bootstrap_servers=given.bootstrap)
         async with Cluster(options, random.Random()) as cluster:
             return await story(cluster)
 
-    return asyncio.run(run())
+    try:
+        return asyncio.run(run())
+    except SinkError as error:
+        raise UserError(str(error), REFUSED) from error
