@@ -329,6 +329,58 @@ def test_a_sink_leaves_alone_what_is_open_in_another_whose_name_begins_with_its_
     assert broker.values(topic) == sorted(rows_of(0) + rows_of(1))
 
 
+def test_of_two_named_writes_at_once_neither_aborts_what_the_other_decides(broker: Broker, topic: str) -> None:
+    """The second decides while the first finishes, on what was open before the first decided."""
+    name = f"app.{uuid.uuid4().hex}"
+    one, two = Query(broker, topic, name), Query(broker, topic, name)
+    one.id = two.id = ""
+
+    async def story() -> None:
+        await one.write(1, "dead", rows_of(7))  # nobody decides on these
+        first, second = await one.write(1, "first", rows_of(1)), await two.write(2, "second", rows_of(2))
+        is_finishing, is_decided = threading.Event(), threading.Event()
+        outcomes: list[str] = []
+
+        def hold_first(step: str) -> None:
+            if step == "note-finished":
+                is_finishing.set()
+                assert is_decided.wait(60)
+
+        def hold_second(step: str) -> None:
+            if step == "decided":
+                is_decided.set()
+                driver.join(60)
+
+        def drive() -> None:
+            asyncio.run(one.settle(1, "first", first, step=hold_first))
+            outcomes.append("first")
+
+        driver = threading.Thread(target=drive)
+        driver.start()
+        assert await asyncio.to_thread(is_finishing.wait, 60)
+        await asyncio.to_thread(lambda: asyncio.run(two.settle(2, "second", second, step=hold_second)))
+        assert outcomes == ["first"]
+        assert await one.open_transactions() == []
+
+    play(story())
+    assert broker.values(topic) == sorted(rows_of(1) + rows_of(2))
+
+
+def test_what_a_named_write_left_is_aborted_by_the_next_that_is_no_older(broker: Broker, topic: str) -> None:
+    query = Query(broker, topic, f"app.{uuid.uuid4().hex}")
+    query.id = ""
+
+    async def story() -> None:
+        left = await query.write(2, "dead", rows_of(2))
+        await query.settle(1, "late", await query.write(1, "late", rows_of(1)))
+        assert await query.open_transactions() == sorted(each.triple.transactional_id for each in left)
+        await query.settle(2, "again", await query.write(2, "again", rows_of(2)))
+        assert await query.open_transactions() == []
+
+    play(story())
+    assert broker.values(topic) == sorted(rows_of(1) + rows_of(2))
+
+
 def test_a_batch_of_another_query_is_not_taken_for_a_replay(broker: Broker, topic: str) -> None:
     """Two queries were given one name: rows of the second must not vanish without a word."""
     name = uuid.uuid4().hex

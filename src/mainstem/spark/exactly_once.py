@@ -17,7 +17,9 @@ The driver decides either of the two, then looks for what tasks of its run have 
 that. Whoever comes too late for the driver to see it sees the decision.
 
 A driver ends nothing of a run that may come after its own: what that has open may be decided on at any time. Of a run
-that is superseded nothing will be.
+that is superseded nothing will be. Nor, once a batch is decided, of any other run's that was open before and is of no
+later batch. A stream has nothing open of a later batch before this one is decided; of writes that the user named, two
+can run at once, so their transactions carry the version in their names.
 
 `step` is called before each numbered point, for tests that crash there.
 """
@@ -63,8 +65,8 @@ COMPRESSED_FROM_BYTES: Final = 64 << 10
 """A decision of more than this has many tasks, whose names and offsets are much alike."""
 
 SINK_PREFIX: Final = "mainstem-sink."
-_TASK_ID: Final = re.compile(r"(.+)\.([0-9a-f]{16})[0-9a-f]{16}\.\d+")
-"""A sink, a run, a worker process, a slot: what `sink` names transactions of tasks."""
+_TASK_ID: Final = re.compile(r"(.+)\.([0-9a-f]{16})[0-9a-f]{16}(?:\.v(\d+))?\.\d+")
+"""A sink, a run, a worker process, the version of a write that is no stream's, a slot: see `task_id`."""
 _UNCERTAIN: Final = (
     ErrorCode.INVALID_TXN_STATE,
     ErrorCode.INVALID_PRODUCER_ID_MAPPING,
@@ -115,6 +117,17 @@ def sink_of(transactional_id: str) -> str | None:
     """The sink that a task's transaction belongs to; None where it is no task's."""
     found = _TASK_ID.fullmatch(transactional_id)
     return None if found is None else found[1]
+
+
+def task_id(sink: str, run_and_worker: str, version: int | None, slot: int) -> str:
+    """The name of a task's transaction. A stream's has no version: its names are used again in later batches."""
+    return f"{sink}.{run_and_worker}" + ("" if version is None else f".v{version}") + f".{slot}"
+
+
+def is_later(transactional_id: str, batch: int) -> bool:
+    """Whether a task's transaction is of a write that comes after this one, and may be decided on after it."""
+    found = _TASK_ID.fullmatch(transactional_id)
+    return found is not None and found[3] is not None and int(found[3]) > batch
 
 
 def name_of_run(run: str) -> str:
@@ -305,7 +318,7 @@ class Coordinator:
 
     async def _check(self, batch: int, winners: list[Triple]) -> list[Triple]:
         """Step 2b: what is left over of tasks that lost. Fails where a winner is not open with time to spare."""
-        listed = await self._open()
+        listed = [each for each in await self._open() if not is_later(each, batch)]
         ids = sorted({*listed, *(triple.transactional_id for triple in winners)})
         described = await self._transactions.describe(ids)
         now_ms = time.time() * 1000
