@@ -30,6 +30,13 @@ pytestmark = [pytest.mark.campaign, pytest.mark.timeout(300)]
 STEPS = ["decide", "write-decision", "end-decision", "decided", "commit-one", "wait-markers", "note-finished"]
 
 
+@pytest.fixture(params=["mainstem", "mainstem_v1", "kafka"])
+def broker(request: pytest.FixtureRequest) -> Broker:
+    found = request.getfixturevalue(f"{request.param}_broker")
+    assert isinstance(found, Broker)
+    return found
+
+
 @pytest.fixture
 def topic(broker: Broker) -> str:
     return broker.topic(2)
@@ -101,7 +108,8 @@ def test_a_killed_worker_leaves_a_transaction_that_the_commit_aborts(query: Quer
         async with query.process() as cluster:
             ended = await Transactions(cluster).describe(each.triple.transactional_id for each in left)
         # With their markers: before those are there, they hold back whoever reads what is committed.
-        assert {each.state for each in ended.values()} == {"CompleteAbort"}
+        # Under version 1 they were fenced by taking their ids over, which leaves those with nothing begun.
+        assert {each.state for each in ended.values()} <= {"CompleteAbort", "Empty"}
 
     play(story())
     assert query.broker.values(topic) == sorted(rows_of(0))
