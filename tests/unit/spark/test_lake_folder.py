@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 )
 
 from mainstem.spark.pipelines import lake, lake_folder, lake_lists
-from mainstem.spark.pipelines.lake_folder import Lock, check_query, claim, local_folder
+from mainstem.spark.pipelines.lake_folder import Lock, check_query, claim, day_column, local_folder
 
 
 def fields(**kinds: DataType) -> StructType:
@@ -57,6 +57,21 @@ def test_a_field_that_would_give_the_folders_of_days_another_name_is_refused(tmp
     with pytest.raises(ValueError, match=r"schema: days are folders date=… in .*, and would be _date=… now"):
         claim(tmp_path, "orders", fields(id=LongType(), Date=StringType()))
     claim(tmp_path, "orders", fields(id=LongType(), dated=StringType()))
+
+
+@pytest.mark.parametrize(
+    ("columns", "day"),
+    [
+        (["id"], "date"),
+        (["id", "_date"], "date"),
+        (["id", "Date"], "_date"),
+        (["id", "date", "_date"], "__date"),
+        (["Date", "_DATE", "__date"], "___date"),
+    ],
+)
+def test_the_day_takes_no_name_that_a_field_has(columns: list[str], day: str) -> None:
+    """What the value has there would be replaced without a word."""
+    assert day_column(columns) == day
 
 
 def test_batches_of_a_checkpoint_that_is_gone_are_not_counted_anew(tmp_path: Path) -> None:

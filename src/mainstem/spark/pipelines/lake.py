@@ -9,7 +9,7 @@ With a schema, values are JSON and become columns; those that do not parse go to
 where `bad_topic` names one also to a topic, as they were. That is a write named by the query and the batch, made before
 the list: whichever of the two a run that dies has not done, the replay does.
 
-The day is the column `date`, or `_date` where the value has a field of that name itself.
+The day is the column `date`, or `_date` where the value has a field of that name itself, or `__date` where it has both.
 
 Small files of a day are merged by `compact`, which replaces them in the same way; with `compact_every` that happens
 between batches, so that a pipeline which never ends does not fill the lake with them.

@@ -82,7 +82,7 @@ def claim(root: Path, topic: str, schema: StructType) -> None:
             # Folders of both names beside each other are no table that Spark reads.
             raise ValueError(
                 f"schema: days are folders {day_column(before)}=… in {root}, and would be {day_column(fields)}=… now: "
-                "a field called date comes or goes; land it in a folder of its own"
+                "a field of that name comes or goes; land it in a folder of its own"
             )
         for name in sorted(before.keys() & fields.keys()):
             if before[name]["type"] != fields[name]["type"]:
@@ -95,8 +95,12 @@ def claim(root: Path, topic: str, schema: StructType) -> None:
 
 
 def day_column(columns: Iterable[str]) -> str:
-    """A field of the value must not be taken for the day that its folder is named after."""
-    return "_date" if "date" in {name.lower() for name in columns} else "date"
+    """A name for the day that no field of the value has: Spark does not tell `Date` from `date`."""
+    taken = {name.lower() for name in columns}
+    name = "date"
+    while name in taken:
+        name = f"_{name}"
+    return name
 
 
 def _shown(kind: Any) -> str:
