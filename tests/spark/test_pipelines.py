@@ -113,6 +113,38 @@ def test_a_field_called_date_stays_what_it_was(spark: SparkSession, mainstem_bro
     ]
 
 
+def test_fields_called_as_the_day_stay_what_they_were(
+    spark: SparkSession, mainstem_broker: Broker, tmp_path: Path
+) -> None:
+    from mainstem.spark.pipelines import lake
+    from mainstem.spark.pipelines.lake_audit import compare_lake
+
+    topic, at = mainstem_broker.topic(1), mainstem_broker.bootstrap
+    mainstem_broker.produce(topic, [b'{"date": "2026-01-02", "_date": "mine"}'], timestamps=[1_767_262_000_000])
+    quietly(lake.run, spark, lake.Lake(at, topic, tmp_path, lake.inferred_schema(spark, at, topic, tmp_path)))
+    (row,) = lake.rows(spark, tmp_path).collect()
+    assert (str(row.date)[:10], row._date, str(row["__date"])) == ("2026-01-02", "mine", "2026-01-01")
+    assert compare_lake(spark, at, topic, tmp_path).is_good
+
+
+def test_a_schema_that_cannot_be_landed_is_a_sentence_and_is_not_kept(
+    spark: SparkSession, mainstem_broker: Broker, tmp_path: Path
+) -> None:
+    from mainstem.spark.pipelines import lake
+
+    topic, at = mainstem_broker.topic(1), mainstem_broker.bootstrap
+    mainstem_broker.produce(topic, [b'{"id": 1, "ID": 2}'])
+    for schema, told in (
+        ("id bigint, ID bigint", "Spark does not tell ID from id"),
+        ("id bigint, _offset bigint", "_offset is a column of the record's own"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            lake.run(spark, lake.Lake(at, topic, tmp_path, schema))
+    with pytest.raises(ValueError, match="Spark does not tell"):
+        lake.inferred_schema(spark, at, topic, tmp_path)
+    assert not (tmp_path / lake.SCHEMA_FILE).exists()
+
+
 def test_a_lake_that_is_landed_to_for_good_has_few_files(
     spark: SparkSession, mainstem_broker: Broker, tmp_path: Path
 ) -> None:

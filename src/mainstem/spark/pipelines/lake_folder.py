@@ -94,6 +94,26 @@ def claim(root: Path, topic: str, schema: StructType) -> None:
     write_durably(path, json.dumps({"topic": topic, "fields": [*fields.values()]}))
 
 
+def check_names(schema: StructType, own: Iterable[str] = ()) -> None:
+    """ValueError where Spark could not tell two fields apart, or a field from one of the record's `own` columns."""
+    from pyspark.sql.types import ArrayType, StructType
+
+    taken = {name.lower() for name in own}
+    seen: dict[str, str] = {}
+    for field in schema.fields:
+        name = field.name.lower()
+        if name in taken:
+            raise ValueError(f"schema: {field.name} is a column of the record's own in a lake; leave that field out")
+        if name in seen:
+            raise ValueError(f"schema: Spark does not tell {field.name} from {seen[name]}; name only one of the two")
+        seen[name] = field.name
+        kind = field.dataType
+        while isinstance(kind, ArrayType):
+            kind = kind.elementType
+        if isinstance(kind, StructType):
+            check_names(kind)
+
+
 def day_column(columns: Iterable[str]) -> str:
     """A name for the day that no field of the value has: Spark does not tell `Date` from `date`."""
     taken = {name.lower() for name in columns}
