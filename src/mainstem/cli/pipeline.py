@@ -182,12 +182,14 @@ def _quiet_session(master: str | None, settings: dict[str, str]) -> SparkSession
 
 def run_lake(given: argparse.Namespace) -> int:
     from mainstem.spark.pipelines import lake
-    from mainstem.spark.pipelines.lake_folder import local_folder
+    from mainstem.spark.pipelines.lake_folder import check_schema, local_folder
 
-    if given.bad_topic and not given.schema and not given.infer_schema:
+    if given.bad_topic and given.schema is None and not given.infer_schema:
         raise UserError("--bad-topic needs --schema: without one every value is as good as another")
     with _in_words():
-        local_folder(given.path, "path")  # told before Spark takes its time to start
+        # Told before Spark takes its time to start.
+        local_folder(given.path, "path")
+        check_schema(given.schema)
         spark = _session(given)
         schema = given.schema
         if given.infer_schema:

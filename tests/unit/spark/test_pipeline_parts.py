@@ -7,11 +7,12 @@ import os
 import re
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mainstem.spark.pipelines import audit, plots, progress, transform
+from mainstem.spark.pipelines import audit, lake, plots, progress, transform
 from mainstem.spark.pipelines.lake_folder import day_column
 
 
@@ -26,6 +27,14 @@ def test_a_lateness_is_spelled_as_spark_knows_it(given: str, spelled: str) -> No
 def test_a_field_called_date_is_not_taken_for_the_day_of_its_folder() -> None:
     assert day_column(["id", "at"]) == "date"
     assert day_column(["id", "Date"]) == "_date"
+
+
+@pytest.mark.parametrize("schema", ["", "  "])
+def test_a_schema_without_a_field_is_a_sentence(schema: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="schema: is empty; name the fields of the JSON value"):
+        lake.Lake("127.0.0.1:9092", "orders", tmp_path, schema)
+    with pytest.raises(ValueError, match="schema: is empty"):
+        transform.Transform("127.0.0.1:9092", "orders", "large", tmp_path, schema)
 
 
 PROGRESS: dict[str, Any] = {

@@ -36,6 +36,7 @@ from mainstem.spark.pipelines.lake_folder import (
     Lock,
     check_names,
     check_query,
+    check_schema,
     claim,
     day_column,
     local_folder,
@@ -92,6 +93,7 @@ class Lake:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", local_folder(self.path, "path"))
+        check_schema(self.schema)
         if self.bad_topic is not None and self.schema is None:
             raise ValueError("bad_topic: needs a schema; without one every value is as good as another")
         if self.bad_topic == self.topic:

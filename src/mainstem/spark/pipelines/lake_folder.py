@@ -43,6 +43,12 @@ def local_folder(path: Path, option: str) -> Path:
     return path.absolute()
 
 
+def check_schema(schema: str | None) -> None:
+    """Told before it is put beside other columns, where Spark would stumble over a comma."""
+    if schema is not None and not schema.strip():
+        raise ValueError("schema: is empty; name the fields of the JSON value, as in 'id bigint', or leave it out")
+
+
 class Lock:
     """Held from when it is made; ValueError where another process has it and keeps it."""
 
