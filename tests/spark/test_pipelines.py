@@ -127,6 +127,20 @@ def test_fields_called_as_the_day_stay_what_they_were(
     assert compare_lake(spark, at, topic, tmp_path).is_good
 
 
+def test_a_lake_of_bad_records_only_can_be_audited(
+    spark: SparkSession, mainstem_broker: Broker, tmp_path: Path
+) -> None:
+    from mainstem.spark.pipelines import lake
+    from mainstem.spark.pipelines.lake_audit import compare_lake
+
+    topic = mainstem_broker.topic(1)
+    mainstem_broker.produce(topic, [b"x", b"y"])
+    quietly(lake.run, spark, lake.Lake(mainstem_broker.bootstrap, topic, tmp_path, "id bigint"))
+    assert compare_lake(spark, mainstem_broker.bootstrap, topic, tmp_path).is_good
+    mainstem_broker.produce(topic, [b"z"])
+    assert not compare_lake(spark, mainstem_broker.bootstrap, topic, tmp_path).is_good
+
+
 def test_a_schema_that_cannot_be_landed_is_a_sentence_and_is_not_kept(
     spark: SparkSession, mainstem_broker: Broker, tmp_path: Path
 ) -> None:

@@ -22,7 +22,15 @@ from pyspark.sql.types import (
 )
 
 from mainstem.spark.pipelines import lake, lake_folder, lake_lists
-from mainstem.spark.pipelines.lake_folder import Lock, check_names, check_query, claim, day_column, local_folder
+from mainstem.spark.pipelines.lake_folder import (
+    Lock,
+    check_names,
+    check_query,
+    claim,
+    day_column,
+    landed_schema,
+    local_folder,
+)
 
 
 def fields(**kinds: DataType) -> StructType:
@@ -43,6 +51,7 @@ def test_a_lake_keeps_its_topic_and_the_types_of_its_fields(tmp_path: Path) -> N
     with pytest.raises(ValueError, match=r"schema: id is long in .* and string now; a field keeps its type"):
         claim(tmp_path, "orders", fields(id=StringType()))
     claim(tmp_path, "orders", fields(amount=DoubleType()))
+    assert landed_schema(tmp_path).names == ["id", "_offset", "amount"]
     with pytest.raises(ValueError, match="schema: id is long"):
         claim(tmp_path, "orders", fields(id=StringType(), amount=DoubleType()))
     as_they_are = StructType([StructField("value", StringType()), StructField("offset", LongType())])

@@ -100,6 +100,14 @@ def claim(root: Path, topic: str, schema: StructType) -> None:
     write_durably(path, json.dumps({"topic": topic, "fields": [*fields.values()]}))
 
 
+def landed_schema(root: Path) -> StructType:
+    """The shape of what is landed here, without the day."""
+    from pyspark.sql.types import StructType
+
+    kept: dict[str, Any] = json.loads((root / LAKE_FILE).read_text(encoding="utf-8"))
+    return StructType.fromJson({"type": "struct", "fields": kept["fields"]})
+
+
 def check_names(schema: StructType, own: Iterable[str] = ()) -> None:
     """ValueError where Spark could not tell two fields apart, or a field from one of the record's `own` columns."""
     from pyspark.sql.types import ArrayType, StructType
