@@ -292,6 +292,35 @@ def test_what_is_empty_is_no_mistake(spark: SparkSession, mainstem_broker: Broke
         lake.rows(spark, tmp_path / "lake")
 
 
+def test_a_pipeline_that_stops_at_an_open_transaction_says_so(
+    spark: SparkSession, mainstem_broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from confluent_kafka import Producer
+
+    from mainstem.cli.main import main
+
+    topic, target, at = mainstem_broker.topic(1), mainstem_broker.topic(1), ["-b", mainstem_broker.bootstrap]
+    mainstem_broker.produce(topic, [b"before"] * 5)
+    producer = Producer({"bootstrap.servers": mainstem_broker.bootstrap, "transactional.id": topic})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"open", partition=0)
+    producer.flush(30)
+    mainstem_broker.produce(topic, [b"after"] * 50)
+    held = f"51 offsets of {topic}-0 wait for an open transaction"
+    assert main(["pipeline", "lake", topic, str(tmp_path / "lake"), *at]) == 0
+    said = capsys.readouterr()
+    assert f"5 records of {topic} landed" in said.out
+    assert held in said.out
+    assert held in said.err
+    words = ["transform", topic, target, "--checkpoint", str(tmp_path / "checkpoint"), "--sql", "select * from input"]
+    assert main(["pipeline", *words, "--json", *at]) == 0
+    assert json.loads(capsys.readouterr().out)["waiting"] == {f"{topic}-0": 51}
+    producer.abort_transaction(30)
+    assert main(["pipeline", "lake", topic, str(tmp_path / "lake"), *at]) == 0
+    assert "open transaction" not in capsys.readouterr().out
+
+
 def test_an_audit_tells_of_records_after_an_open_transaction(spark: SparkSession, broker: Broker) -> None:
     from confluent_kafka import Producer
 
@@ -446,10 +475,11 @@ def test_a_script_gets_one_document_of_every_pipeline(
         return json.loads(capsys.readouterr().out)
 
     path = tmp_path / "lake"
-    landed = {"topic": topic, "path": str(path), "records": 4, "files": 1, "bad_files": 1, "merged": 0}
+    files = {"files": 1, "bad_files": 1, "merged": 0}
+    landed = {"topic": topic, "path": str(path), "records": 4, **files, "waiting": {}}
     assert told(0, "lake", topic, str(path), "--schema", SCHEMA) == landed
     words = ("transform", topic, target, "--checkpoint", str(tmp_path / "checkpoint"))
-    copied = {"source": topic, "target": target, "records": 4}
+    copied = {"source": topic, "target": target, "records": 4, "waiting": {}}
     assert told(0, *words, "--sql", "select key, value from input") == copied
     audited = told(1, "audit", topic)
     assert (audited["title"], audited["is_good"]) == (f"Audit of {topic}", False)

@@ -11,7 +11,7 @@ import random
 import re
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -182,6 +182,7 @@ def _quiet_session(master: str | None, settings: dict[str, str]) -> SparkSession
 
 def run_lake(given: argparse.Namespace) -> int:
     from mainstem.spark.pipelines import lake
+    from mainstem.spark.pipelines.held_back import Waiting, told
     from mainstem.spark.pipelines.lake_folder import check_schema, local_folder
 
     if given.bad_topic and given.schema is None and not given.infer_schema:
@@ -207,22 +208,26 @@ def run_lake(given: argparse.Namespace) -> int:
         read = lake.run(spark, job, continuous=given.continuous)
         landed = {which: len(lake.listed(given.path, which)) for which in (lake.ROWS, lake.BAD)}
         merged = lake.compact(spark, given.path) if given.compact else 0
+    waiting = Waiting(given.bootstrap, given.topic).ask()
     output_for(given).done(
         f"{read:,} records of {given.topic} landed in {given.path}: {landed[lake.ROWS]} files"
         + (f", and {landed[lake.BAD]} of bad records" if landed[lake.BAD] else "")
-        + (f"; {merged} small files merged" if merged else ""),
+        + (f"; {merged} small files merged" if merged else "")
+        + (f"; {told(waiting)}" if waiting else ""),
         topic=given.topic,
         path=str(given.path),
         records=read,
         files=landed[lake.ROWS],
         bad_files=landed[lake.BAD],
         merged=merged,
+        waiting=_by_place(waiting),
     )
     return DONE
 
 
 def run_transform(given: argparse.Namespace) -> int:
     from mainstem.spark.pipelines import transform
+    from mainstem.spark.pipelines.held_back import Waiting, told
 
     watermark = None
     if given.watermark:
@@ -247,13 +252,20 @@ def run_transform(given: argparse.Namespace) -> int:
         )
         how = given.sql if given.sql is not None else transform.function_named(given.function)
         read = transform.run(_session(given), job, how, continuous=given.continuous)
+    waiting = Waiting(given.bootstrap, given.source).ask()
     output_for(given).done(
-        f"{read:,} records of {given.source} transformed into {given.target}",
+        f"{read:,} records of {given.source} transformed into {given.target}"
+        + (f"; {told(waiting)}" if waiting else ""),
         source=given.source,
         target=given.target,
         records=read,
+        waiting=_by_place(waiting),
     )
     return DONE
+
+
+def _by_place(waiting: Mapping[tuple[str, int], int]) -> dict[str, int]:
+    return {f"{topic}-{number}": count for (topic, number), count in waiting.items()}
 
 
 def run_audit(given: argparse.Namespace) -> int:

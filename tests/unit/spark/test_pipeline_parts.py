@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mainstem.spark.pipelines import audit, lake, plots, progress, transform
+from mainstem.spark.pipelines import audit, held_back, lake, plots, progress, transform
 from mainstem.spark.pipelines.lake_folder import day_column
 
 
@@ -55,6 +55,13 @@ def test_progress_tells_rows_in_and_out_lag_and_time() -> None:
 
 def test_rows_that_spark_does_not_count_are_told_by_who_wrote_them() -> None:
     assert "1,200 rows in, 4,900 rows out in all (" in progress.describe(PROGRESS, 5000, 4900)
+
+
+def test_what_waits_for_an_open_transaction_is_told_by_partition() -> None:
+    assert held_back.told({}) == ""
+    assert held_back.told({("t", 0): 1501}) == "1,501 offsets of t-0 wait for an open transaction"
+    many = {("t", number): 10 for number in range(6)}
+    assert held_back.told(many).endswith("10 offsets of t-2, 30 of 3 more partitions wait for an open transaction")
 
 
 def test_what_a_query_waits_for_is_told_without_names_of_classes() -> None:

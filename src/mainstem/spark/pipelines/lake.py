@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Final
 from mainstem.spark.pipelines import lake_lists
 from mainstem.spark.pipelines.audit import topic_frame
 from mainstem.spark.pipelines.durable import sync, write_durably
+from mainstem.spark.pipelines.held_back import Waiting
 from mainstem.spark.pipelines.lake_folder import (
     CHECKPOINT,
     Lock,
@@ -240,7 +241,11 @@ def run(spark: SparkSession, lake: Lake, *, continuous: bool = False, watcher: W
     name = f"{lake.topic} to {lake.path}"
     landed: list[int] = []
     query = start(spark, lake, continuous=continuous, landed=landed.append)
-    return (watcher or Watcher()).follow({name: query}, rows_out=lambda: sum(landed), is_endless=continuous)[name]
+    with Waiting(lake.bootstrap, lake.topic) as waiting:
+        read = (watcher or Watcher()).follow(
+            {name: query}, rows_out=lambda: sum(landed), is_endless=continuous, waiting=waiting
+        )
+    return read[name]
 
 
 def lander(lake: Lake, landed: Callable[[int], None] | None = None) -> Callable[[DataFrame, int], None]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from mainstem.spark.pipelines.held_back import Waiting
 from mainstem.spark.pipelines.lake_folder import check_schema, local_folder
 from mainstem.spark.pipelines.progress import Watcher
 from mainstem.spark.pipelines.source_topic import check_topic, topic_id
@@ -204,4 +205,6 @@ def run(
     query = start(spark, job, how, continuous=continuous, written=written.append)
     name = f"{job.source} to {job.target}"
     rows_out = (lambda: sum(written)) if is_updating(job) else None
-    return (watcher or Watcher()).follow({name: query}, rows_out=rows_out, is_endless=continuous)[name]
+    with Waiting(job.bootstrap, job.source) as waiting:
+        read = (watcher or Watcher()).follow({name: query}, rows_out=rows_out, is_endless=continuous, waiting=waiting)
+    return read[name]
