@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import mainstem
+from mainstem.client.sync_admin import Admin
 from mainstem.spark.spark_session import missing
 from tests.spark import quick
 from tests.spark.brokers import Broker
@@ -61,6 +62,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def mainstem_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     with Node(tmp_path_factory.mktemp("mainstem")) as node:
         yield Broker("mainstem", node.bootstrap, node.data)
+
+
+@pytest.fixture(scope="session")
+def mainstem_v1_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """One of a cluster that has transactions of version 1, where partitions are added before they are written."""
+    with Node(tmp_path_factory.mktemp("mainstem-v1")) as node:
+        with Admin(bootstrap_servers=node.bootstrap) as admin:
+            admin.update_features({"transaction.version": 1}, downgrade=True)
+        yield Broker("mainstem-v1", node.bootstrap, node.data)
 
 
 @pytest.fixture(scope="session")

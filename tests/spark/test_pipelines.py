@@ -113,6 +113,52 @@ def test_a_field_called_date_stays_what_it_was(spark: SparkSession, mainstem_bro
     ]
 
 
+def test_fields_called_as_the_day_stay_what_they_were(
+    spark: SparkSession, mainstem_broker: Broker, tmp_path: Path
+) -> None:
+    from mainstem.spark.pipelines import lake
+    from mainstem.spark.pipelines.lake_audit import compare_lake
+
+    topic, at = mainstem_broker.topic(1), mainstem_broker.bootstrap
+    mainstem_broker.produce(topic, [b'{"date": "2026-01-02", "_date": "mine"}'], timestamps=[1_767_262_000_000])
+    quietly(lake.run, spark, lake.Lake(at, topic, tmp_path, lake.inferred_schema(spark, at, topic, tmp_path)))
+    (row,) = lake.rows(spark, tmp_path).collect()
+    assert (str(row.date)[:10], row._date, str(row["__date"])) == ("2026-01-02", "mine", "2026-01-01")
+    assert compare_lake(spark, at, topic, tmp_path).is_good
+
+
+def test_a_lake_of_bad_records_only_can_be_audited(
+    spark: SparkSession, mainstem_broker: Broker, tmp_path: Path
+) -> None:
+    from mainstem.spark.pipelines import lake
+    from mainstem.spark.pipelines.lake_audit import compare_lake
+
+    topic = mainstem_broker.topic(1)
+    mainstem_broker.produce(topic, [b"x", b"y"])
+    quietly(lake.run, spark, lake.Lake(mainstem_broker.bootstrap, topic, tmp_path, "id bigint"))
+    assert compare_lake(spark, mainstem_broker.bootstrap, topic, tmp_path).is_good
+    mainstem_broker.produce(topic, [b"z"])
+    assert not compare_lake(spark, mainstem_broker.bootstrap, topic, tmp_path).is_good
+
+
+def test_a_schema_that_cannot_be_landed_is_a_sentence_and_is_not_kept(
+    spark: SparkSession, mainstem_broker: Broker, tmp_path: Path
+) -> None:
+    from mainstem.spark.pipelines import lake
+
+    topic, at = mainstem_broker.topic(1), mainstem_broker.bootstrap
+    mainstem_broker.produce(topic, [b'{"id": 1, "ID": 2}'])
+    for schema, told in (
+        ("id bigint, ID bigint", "Spark does not tell ID from id"),
+        ("id bigint, _offset bigint", "_offset is a column of the record's own"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            lake.run(spark, lake.Lake(at, topic, tmp_path, schema))
+    with pytest.raises(ValueError, match="Spark does not tell"):
+        lake.inferred_schema(spark, at, topic, tmp_path)
+    assert not (tmp_path / lake.SCHEMA_FILE).exists()
+
+
 def test_a_lake_that_is_landed_to_for_good_has_few_files(
     spark: SparkSession, mainstem_broker: Broker, tmp_path: Path
 ) -> None:
@@ -244,6 +290,35 @@ def test_what_is_empty_is_no_mistake(spark: SparkSession, mainstem_broker: Broke
     assert lake.compact(spark, tmp_path / "lake") == 0
     with pytest.raises(ValueError, match="nothing has landed here yet"):
         lake.rows(spark, tmp_path / "lake")
+
+
+def test_a_pipeline_that_stops_at_an_open_transaction_says_so(
+    spark: SparkSession, mainstem_broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from confluent_kafka import Producer
+
+    from mainstem.cli.main import main
+
+    topic, target, at = mainstem_broker.topic(1), mainstem_broker.topic(1), ["-b", mainstem_broker.bootstrap]
+    mainstem_broker.produce(topic, [b"before"] * 5)
+    producer = Producer({"bootstrap.servers": mainstem_broker.bootstrap, "transactional.id": topic})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"open", partition=0)
+    producer.flush(30)
+    mainstem_broker.produce(topic, [b"after"] * 50)
+    held = f"51 offsets of {topic}-0 wait for an open transaction"
+    assert main(["pipeline", "lake", topic, str(tmp_path / "lake"), *at]) == 0
+    said = capsys.readouterr()
+    assert f"5 records of {topic} landed" in said.out
+    assert held in said.out
+    assert held in said.err
+    words = ["transform", topic, target, "--checkpoint", str(tmp_path / "checkpoint"), "--sql", "select * from input"]
+    assert main(["pipeline", *words, "--json", *at]) == 0
+    assert json.loads(capsys.readouterr().out)["waiting"] == {f"{topic}-0": 51}
+    producer.abort_transaction(30)
+    assert main(["pipeline", "lake", topic, str(tmp_path / "lake"), *at]) == 0
+    assert "open transaction" not in capsys.readouterr().out
 
 
 def test_an_audit_tells_of_records_after_an_open_transaction(spark: SparkSession, broker: Broker) -> None:
@@ -400,10 +475,11 @@ def test_a_script_gets_one_document_of_every_pipeline(
         return json.loads(capsys.readouterr().out)
 
     path = tmp_path / "lake"
-    landed = {"topic": topic, "path": str(path), "records": 4, "files": 1, "bad_files": 1, "merged": 0}
+    files = {"files": 1, "bad_files": 1, "merged": 0}
+    landed = {"topic": topic, "path": str(path), "records": 4, **files, "waiting": {}}
     assert told(0, "lake", topic, str(path), "--schema", SCHEMA) == landed
     words = ("transform", topic, target, "--checkpoint", str(tmp_path / "checkpoint"))
-    copied = {"source": topic, "target": target, "records": 4}
+    copied = {"source": topic, "target": target, "records": 4, "waiting": {}}
     assert told(0, *words, "--sql", "select key, value from input") == copied
     audited = told(1, "audit", topic)
     assert (audited["title"], audited["is_good"]) == (f"Audit of {topic}", False)

@@ -11,7 +11,7 @@ import random
 import re
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from mainstem.client.cluster import Cluster
-    from mainstem.spark.decisions import Decision
-    from mainstem.spark.exactly_once import Coordinator
+    from mainstem.spark.decisions import Decision, Written
+    from mainstem.spark.exactly_once import Coordinator, LostError
 
 T = TypeVar("T")
 
@@ -102,6 +102,11 @@ def declare(parser: argparse.ArgumentParser, command: str) -> None:
         example="mainstem pipeline finish mainstem-sink.0f7c…",
     )
     finish.add_argument("sink", help="its name, as `mainstem pipeline sinks` shows it; its query must not run")
+    finish.add_argument(
+        "--accept-loss",
+        action="store_true",
+        help="let the sink go on where rows of the batch were lost; tells which, for you to write them again",
+    )
     abort = verbs.add(
         "abort",
         "abort what a sink has open, when its query is given up; what was decided is committed first",
@@ -177,12 +182,15 @@ def _quiet_session(master: str | None, settings: dict[str, str]) -> SparkSession
 
 def run_lake(given: argparse.Namespace) -> int:
     from mainstem.spark.pipelines import lake
-    from mainstem.spark.pipelines.lake_folder import local_folder
+    from mainstem.spark.pipelines.held_back import Waiting, told
+    from mainstem.spark.pipelines.lake_folder import check_schema, local_folder
 
-    if given.bad_topic and not given.schema and not given.infer_schema:
+    if given.bad_topic and given.schema is None and not given.infer_schema:
         raise UserError("--bad-topic needs --schema: without one every value is as good as another")
     with _in_words():
-        local_folder(given.path, "path")  # told before Spark takes its time to start
+        # Told before Spark takes its time to start.
+        local_folder(given.path, "path")
+        check_schema(given.schema)
         spark = _session(given)
         schema = given.schema
         if given.infer_schema:
@@ -200,22 +208,26 @@ def run_lake(given: argparse.Namespace) -> int:
         read = lake.run(spark, job, continuous=given.continuous)
         landed = {which: len(lake.listed(given.path, which)) for which in (lake.ROWS, lake.BAD)}
         merged = lake.compact(spark, given.path) if given.compact else 0
+    waiting = Waiting(given.bootstrap, given.topic).ask()
     output_for(given).done(
         f"{read:,} records of {given.topic} landed in {given.path}: {landed[lake.ROWS]} files"
         + (f", and {landed[lake.BAD]} of bad records" if landed[lake.BAD] else "")
-        + (f"; {merged} small files merged" if merged else ""),
+        + (f"; {merged} small files merged" if merged else "")
+        + (f"; {told(waiting)}" if waiting else ""),
         topic=given.topic,
         path=str(given.path),
         records=read,
         files=landed[lake.ROWS],
         bad_files=landed[lake.BAD],
         merged=merged,
+        waiting=_by_place(waiting),
     )
     return DONE
 
 
 def run_transform(given: argparse.Namespace) -> int:
     from mainstem.spark.pipelines import transform
+    from mainstem.spark.pipelines.held_back import Waiting, told
 
     watermark = None
     if given.watermark:
@@ -240,13 +252,20 @@ def run_transform(given: argparse.Namespace) -> int:
         )
         how = given.sql if given.sql is not None else transform.function_named(given.function)
         read = transform.run(_session(given), job, how, continuous=given.continuous)
+    waiting = Waiting(given.bootstrap, given.source).ask()
     output_for(given).done(
-        f"{read:,} records of {given.source} transformed into {given.target}",
+        f"{read:,} records of {given.source} transformed into {given.target}"
+        + (f"; {told(waiting)}" if waiting else ""),
         source=given.source,
         target=given.target,
         records=read,
+        waiting=_by_place(waiting),
     )
     return DONE
+
+
+def _by_place(waiting: Mapping[tuple[str, int], int]) -> dict[str, int]:
+    return {f"{topic}-{number}": count for (topic, number), count in waiting.items()}
 
 
 def run_audit(given: argparse.Namespace) -> int:
@@ -343,28 +362,38 @@ def run_sinks(given: argparse.Namespace) -> int:
 
 
 def run_finish(given: argparse.Namespace) -> int:
-    async def story(cluster: Cluster) -> Decision | None:
-        return await (await _coordinator(cluster, given)).recover()
+    from mainstem.spark.exactly_once import places
 
-    last = _with_cluster(given, story)
+    async def story(cluster: Cluster) -> tuple[Decision | None, list[Written]]:
+        return await (await _coordinator(cluster, given)).recover(accept_loss=given.accept_loss)
+
+    last, lost = _with_cluster(given, story)
+    state = "nothing was decided yet" if last is None else f"batch {last.batch} is finished"
     output_for(given).done(
-        f"{given.sink}: " + ("nothing was decided yet" if last is None else f"batch {last.batch} is finished"),
+        f"{given.sink}: {state}" + (f" without the rows that were lost: {places(lost)}" if lost else ""),
         sink=given.sink,
         batch=None if last is None else last.batch,
+        lost=[
+            {"topic": topic, "partition": number, "first_offset": first, "last_offset": end}
+            for topic, number, first, end in lost
+        ],
     )
     return DONE
 
 
 def run_abort(given: argparse.Namespace) -> int:
-    async def story(cluster: Cluster) -> int:
-        return len(await (await _coordinator(cluster, given)).abandon())
+    async def story(cluster: Cluster) -> tuple[int, LostError | None]:
+        aborted, lost = await (await _coordinator(cluster, given)).abandon()
+        return len(aborted), lost
 
-    count = _with_cluster(given, story)
+    count, lost = _with_cluster(given, story)
     output_for(given).done(
         f"{given.sink}: {count} transactions aborted" if count else f"{given.sink}: nothing was open",
         sink=given.sink,
         aborted=count,
     )
+    if lost is not None:
+        raise UserError(str(lost), REFUSED)
     return DONE
 
 
@@ -384,10 +413,14 @@ async def _coordinator(cluster: Cluster, given: argparse.Namespace) -> Coordinat
 def _with_cluster(given: argparse.Namespace, story: Callable[[Cluster], Awaitable[T]]) -> T:
     from mainstem.client.cluster import Cluster
     from mainstem.client.options import ProducerOptions
+    from mainstem.spark.exactly_once import SinkError
 
     async def run() -> T:
         options = ProducerOptions(bootstrap_servers=given.bootstrap)
         async with Cluster(options, random.Random()) as cluster:
             return await story(cluster)
 
-    return asyncio.run(run())
+    try:
+        return asyncio.run(run())
+    except SinkError as error:
+        raise UserError(str(error), REFUSED) from error

@@ -17,7 +17,9 @@ The driver decides either of the two, then looks for what tasks of its run have 
 that. Whoever comes too late for the driver to see it sees the decision.
 
 A driver ends nothing of a run that may come after its own: what that has open may be decided on at any time. Of a run
-that is superseded nothing will be.
+that is superseded nothing will be. Nor, once a batch is decided, of any other run's that was open before and is of no
+later batch. A stream has nothing open of a later batch before this one is decided; of writes that the user named, two
+can run at once, so their transactions carry the version in their names.
 
 `step` is called before each numbered point, for tests that crash there.
 """
@@ -63,8 +65,8 @@ COMPRESSED_FROM_BYTES: Final = 64 << 10
 """A decision of more than this has many tasks, whose names and offsets are much alike."""
 
 SINK_PREFIX: Final = "mainstem-sink."
-_TASK_ID: Final = re.compile(r"(.+)\.([0-9a-f]{16})[0-9a-f]{16}\.\d+")
-"""A sink, a run, a worker process, a slot: what `sink` names transactions of tasks."""
+_TASK_ID: Final = re.compile(r"(.+)\.([0-9a-f]{16})[0-9a-f]{16}(?:\.v(\d+))?\.\d+")
+"""A sink, a run, a worker process, the version of a write that is no stream's, a slot: see `task_id`."""
 _UNCERTAIN: Final = (
     ErrorCode.INVALID_TXN_STATE,
     ErrorCode.INVALID_PRODUCER_ID_MAPPING,
@@ -76,6 +78,21 @@ _BY_NAME: Final = 12
 
 class SinkError(Exception):
     """A batch that did not, or may not have, happened; the text says why and what to do."""
+
+
+class LostError(SinkError):
+    """A decided batch of which rows are gone. It is told to every run, until somebody says that they know."""
+
+    def __init__(self, sink: str, batch: int, lost: Sequence[Written]) -> None:
+        super().__init__(
+            f"batch {batch} of {sink} was decided, but these rows were lost: {places(lost)}. Their transaction timed "
+            "out or was aborted before it could be committed. Write them again from the source; to go on without them "
+            f"run `mainstem pipeline finish --accept-loss {sink}`, or begin with a new checkpoint, sinkId or txnAppId"
+        )
+
+
+def places(written: Iterable[Written]) -> str:
+    return ", ".join(f"{topic}-{number} offsets {first} to {last}" for topic, number, first, last in written)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +117,17 @@ def sink_of(transactional_id: str) -> str | None:
     """The sink that a task's transaction belongs to; None where it is no task's."""
     found = _TASK_ID.fullmatch(transactional_id)
     return None if found is None else found[1]
+
+
+def task_id(sink: str, run_and_worker: str, version: int | None, slot: int) -> str:
+    """The name of a task's transaction. A stream's has no version: its names are used again in later batches."""
+    return f"{sink}.{run_and_worker}" + ("" if version is None else f".v{version}") + f".{slot}"
+
+
+def is_later(transactional_id: str, batch: int) -> bool:
+    """Whether a task's transaction is of a write that comes after this one, and may be decided on after it."""
+    found = _TASK_ID.fullmatch(transactional_id)
+    return found is not None and found[3] is not None and int(found[3]) > batch
 
 
 def name_of_run(run: str) -> str:
@@ -182,10 +210,19 @@ class Coordinator:
         await self._abort(garbage)
 
     async def abort(self, batch: int, run: str, staged: Sequence[Staged]) -> None:
-        own, last = await self._take_over(batch, run)
+        own, last = await self._own_and_last(batch, run)
+        try:
+            await self._finish_last(last)
+        finally:
+            # Whatever became of the batch before: what this run has open would hold back readers.
+            await self._give_up(own, last, batch, run, staged)
+
+    async def _give_up(
+        self, own: Triple, last: Decision | None, batch: int, run: str, staged: Sequence[Staged]
+    ) -> None:
         await self._decide(own, batch, self._sink + GIVEN_UP_SUFFIX, run.encode())
         await self._transactions.wait_until_complete([own])  # from its marker on, tasks find it
-        kept = () if last is None or last.batch != batch else last.transactions
+        kept = () if last is None else last.transactions
         ours = [each.triple for each in staged if each.triple not in kept]
         others = await self._of_runs([run, *(() if last is None else last.superseded)])
         await self._fence(list(dict.fromkeys([*ours, *(each for each in others if each not in kept)])))
@@ -202,25 +239,37 @@ class Coordinator:
         for key in keys:
             await self._produce(Triple("", -1, -1), key, None)
 
-    async def recover(self) -> Decision | None:
-        """Finishes what was decided and left; the last decision. For a command, when no driver comes back."""
+    async def recover(self, *, accept_loss: bool = False) -> tuple[Decision | None, list[Written]]:
+        """Finishes what was decided and left; the last decision. For a command, when no driver comes back.
+
+        Where rows of it were lost that is an error, or with `accept_loss` what is told besides.
+        """
         await self._decisions.ensure()
         await self._transactions.init(self._sink)
         last = await self._decisions.last(self._sink)
-        if last is not None and not last.is_finished:
-            await self._finish(last)
-        return last
+        if last is None or last.is_finished:
+            return last, []
+        return last, await self._finish(last, accept_loss=accept_loss)
 
-    async def abandon(self) -> list[Triple]:
+    async def abandon(self) -> tuple[list[Triple], LostError | None]:
         """Finishes what was decided, then aborts what is still open; what that was. For a query that is given up:
 
-        transactions of two-phase commit have no time-out, and hold readers of what is committed back for good.
+        transactions of two-phase commit have no time-out, and hold readers of what is committed back for good. That
+        rows of the decided batch were lost is told, and changes nothing of that.
         """
-        await self.recover()
+        failure: SinkError | KafkaError | None = None
+        try:
+            await self.recover()
+        except (SinkError, KafkaError) as error:
+            failure = error
+        last = await self._decisions.last(self._sink)
+        kept = () if last is None else last.transactions
         described = await self._transactions.describe(await self._open())
-        left = [each.triple for each in described.values() if each.state == ONGOING]
+        left = [each.triple for each in described.values() if each.state == ONGOING and each.triple not in kept]
         await self._abort(left)
-        return left
+        if failure is not None and not isinstance(failure, LostError):
+            raise failure
+        return left, failure
 
     async def _open(self) -> list[str]:
         """What tasks of this sink have open. Another sink's name may begin with this one's: `orders`, `orders.eu`."""
@@ -247,23 +296,29 @@ class Coordinator:
 
     async def _take_over(self, batch: int, run: str) -> tuple[Triple, Decision | None]:
         """Step 2a: from here on no other driver can decide for this sink unless it takes over in turn."""
+        own, last = await self._own_and_last(batch, run)
+        await self._finish_last(last)
+        return own, last
+
+    async def _own_and_last(self, batch: int, run: str) -> tuple[Triple, Decision | None]:
         await self._decisions.ensure()
         own = await self._transactions.init(self._sink)
         last = await self._decisions.last(self._sink)
-        if last is not None:
-            if run in last.superseded:
-                raise SinkError(
-                    f"batch {batch} of {self._sink}: another run of the query has taken over (run {last.run}); this "
-                    "one must end. Two queries must not share a checkpoint"
-                )
-            if not last.is_finished:
-                self._step("finish-last")
-                await self._finish(last)
+        if last is not None and run in last.superseded:
+            raise SinkError(
+                f"batch {batch} of {self._sink}: another run of the query has taken over (run {last.run}); this "
+                "one must end. Two queries must not share a checkpoint"
+            )
         return own, last
+
+    async def _finish_last(self, last: Decision | None) -> None:
+        if last is not None and not last.is_finished:
+            self._step("finish-last")
+            await self._finish(last)
 
     async def _check(self, batch: int, winners: list[Triple]) -> list[Triple]:
         """Step 2b: what is left over of tasks that lost. Fails where a winner is not open with time to spare."""
-        listed = await self._open()
+        listed = [each for each in await self._open() if not is_later(each, batch)]
         ids = sorted({*listed, *(triple.transactional_id for triple in winners)})
         described = await self._transactions.describe(ids)
         now_ms = time.time() * 1000
@@ -307,30 +362,27 @@ class Coordinator:
         sender.encode(WHERE, pa.array([key.encode()]), pa.array([value], pa.binary()), None, None, now_ms)
         await sender.flush()
 
-    async def _finish(self, decision: Decision) -> None:
-        """Step 3."""
+    async def _finish(self, decision: Decision, *, accept_loss: bool = False) -> list[Written]:
+        """Step 3; what was lost. That is an error unless it is accepted, after all else was committed."""
         pairs = list(zip(decision.transactions, decision.written, strict=True))
 
-        async def one(triple: Triple, written: tuple[Written, ...]) -> None:
+        async def one(triple: Triple, written: tuple[Written, ...]) -> list[Written]:
             self._step("commit-one")
             code = await self._transactions.end(triple, True)
             if code == 0:
-                return
+                return []
             if code not in _UNCERTAIN:
                 raise error_for(code, f"committing {triple.transactional_id}")
-            lost = [each for each in written if not await self._is_there(triple, each)]
-            if lost:
-                places = ", ".join(f"{topic}-{number} offsets {first} to {last}" for topic, number, first, last in lost)
-                raise SinkError(
-                    f"batch {decision.batch} of {self._sink} was decided, but these rows were lost: {places}. Their "
-                    "transaction timed out before it could be committed; write them again from the source"
-                )
+            return [each for each in written if not await self._is_there(triple, each)]
 
-        await asyncio.gather(*(one(*pair) for pair in pairs))
+        lost = [each for some in await asyncio.gather(*(one(*pair) for pair in pairs)) for each in some]
         self._step("wait-markers")
         await self._transactions.wait_until_complete(decision.transactions)
+        if lost and not accept_loss:
+            raise LostError(self._sink, decision.batch, sorted(lost))
         self._step("note-finished")
         await self._produce(Triple("", -1, -1), self._sink + FINISHED_SUFFIX, str(decision.batch).encode())
+        return sorted(lost)
 
     async def _is_there(self, triple: Triple, written: Written) -> bool:
         """Whether what was written is there for readers of what is committed."""

@@ -10,8 +10,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_RAISED: Final = re.compile(r"^(?:mainstem\.[\w.]+\.)?(?!UnboundLocalError)\w+Error: (\S.*)$", re.MULTILINE)
-"""The last line of a traceback, where it is ours or Python's own."""
+_RAISED: Final = re.compile(
+    r"^(?:(?:mainstem\.[\w.]+\.)?(?!UnboundLocalError)\w+Error|pyspark\.errors\.[\w.]+): (\S.*)$", re.MULTILINE
+)
+"""The last line of a traceback, where it is ours, Python's own, or Spark's in a function that it has called."""
 # Where the reader of a stream could not be made, Spark's runner stumbles over its own variable besides.
 
 _TRACEBACK: Final = "Traceback (most recent call last)"
@@ -27,7 +29,7 @@ def sentence(error: BaseException) -> str | None:
     text = str(error)
     raised = _RAISED.findall(text) if _TRACEBACK in text else []
     if raised:
-        return _STATE.sub("", raised[-1]).strip()
+        return _STATE.split(_CONDITION.sub("", raised[-1]))[0].strip()
     for wrapping in (_CONDITION, _STREAM_FAILED, _CONDITION):
         text = wrapping.sub("", text.strip(), count=1)
     return _STATE.split(text)[0].split("\n\n")[0].strip() or type(error).__name__

@@ -90,7 +90,7 @@ def default_schema(options: SourceOptions) -> StructType:
 def wanted(schema: StructType, options: SourceOptions) -> Wanted:
     """Checks a schema, the user's or the default, and says what to build for it."""
     if options.value_format == "json":
-        return _wanted_of_values(schema)
+        return wanted_of_values(schema)
     textual = options.value_format == "string"
     for column in schema.fields:
         known = TYPES.get(column.name)
@@ -124,7 +124,7 @@ def _check_readable(column: str, kind: DataType) -> None:
         )
 
 
-def _wanted_of_values(schema: StructType) -> Wanted:
+def wanted_of_values(schema: StructType) -> Wanted:
     kafka: list[str] = []
     values: list[StructField] = []
     for column in schema.fields:

@@ -49,6 +49,7 @@ from mainstem.spark.exactly_once import (
     no_step,
     of_another_query,
     rewound,
+    task_id,
 )
 from mainstem.spark.loop import runner, settle_down
 from mainstem.spark.options import SinkOptions, Topics, sink_options
@@ -125,11 +126,12 @@ class _Slots:
         self._batch = -1
         self._next = 0
 
-    def take(self, sink: str, batch: int) -> str:
-        if batch != self._batch:
-            self._batch, self._next = batch, 0
+    def take(self, identity: Identity) -> str:
+        if identity.batch != self._batch:
+            self._batch, self._next = identity.batch, 0
         self._next += 1
-        return f"{sink}.{self._name}.{self._next - 1}"
+        version = None if identity.query else identity.batch
+        return task_id(identity.sink, self._name, version, self._next - 1)
 
 
 def _slot(identity: Identity) -> str:
@@ -138,7 +140,7 @@ def _slot(identity: Identity) -> str:
         while len(_slots) >= REMEMBERED_RUNS:
             del _slots[next(iter(_slots))]
         _slots[key] = _Slots(identity.run)
-    return _slots[key].take(identity.sink, identity.batch)
+    return _slots[key].take(identity)
 
 
 # Rows

@@ -43,6 +43,15 @@ Traceback (most recent call last):
     reader.stop()
 UnboundLocalError: cannot access local variable 'reader' where it is not associated with a value
  SQLSTATE: 38000"""
+IN_A_FUNCTION = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: An exception was raised by the \
+Python Proxy. Return Message: Traceback (most recent call last):
+  File "lake.py", line 9, in land
+    some.write.parquet(path)
+pyspark.errors.exceptions.captured.AnalysisException: [COLUMN_ALREADY_EXISTS] The column `id` already exists. Choose \
+another name or rename the existing column. SQLSTATE: 42711
+
+\tat py4j.Protocol.getReturnValue(Protocol.java:476)
+ SQLSTATE: XXKST"""
 OF_SPARK = """[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column `amunt` cannot be resolved. Did you mean `amount`? \
 SQLSTATE: 42703; line 1 pos 7;
 'Project ['amunt]
@@ -56,6 +65,10 @@ SQLSTATE: 42703; line 1 pos 7;
         (PySparkException(PLANNED), "subscribe: there is no topic nope; create it, or correct the name"),
         (PySparkException(IN_A_TASK), "t-0: records from offset 2 on are wanted, but the log begins at 5"),
         (PySparkException(STUMBLED), "schema: m is map<string,string>, which valueFormat=json does not read"),
+        (
+            PySparkException(IN_A_FUNCTION),
+            "The column `id` already exists. Choose another name or rename the existing column.",
+        ),
         (AnalysisException(OF_SPARK), "A column `amunt` cannot be resolved. Did you mean `amount`?"),
         (
             PySparkException(

@@ -22,7 +22,15 @@ from pyspark.sql.types import (
 )
 
 from mainstem.spark.pipelines import lake, lake_folder, lake_lists
-from mainstem.spark.pipelines.lake_folder import Lock, check_query, claim, local_folder
+from mainstem.spark.pipelines.lake_folder import (
+    Lock,
+    check_names,
+    check_query,
+    claim,
+    day_column,
+    landed_schema,
+    local_folder,
+)
 
 
 def fields(**kinds: DataType) -> StructType:
@@ -43,6 +51,7 @@ def test_a_lake_keeps_its_topic_and_the_types_of_its_fields(tmp_path: Path) -> N
     with pytest.raises(ValueError, match=r"schema: id is long in .* and string now; a field keeps its type"):
         claim(tmp_path, "orders", fields(id=StringType()))
     claim(tmp_path, "orders", fields(amount=DoubleType()))
+    assert landed_schema(tmp_path).names == ["id", "_offset", "amount"]
     with pytest.raises(ValueError, match="schema: id is long"):
         claim(tmp_path, "orders", fields(id=StringType(), amount=DoubleType()))
     as_they_are = StructType([StructField("value", StringType()), StructField("offset", LongType())])
@@ -57,6 +66,32 @@ def test_a_field_that_would_give_the_folders_of_days_another_name_is_refused(tmp
     with pytest.raises(ValueError, match=r"schema: days are folders date=… in .*, and would be _date=… now"):
         claim(tmp_path, "orders", fields(id=LongType(), Date=StringType()))
     claim(tmp_path, "orders", fields(id=LongType(), dated=StringType()))
+
+
+@pytest.mark.parametrize(
+    ("columns", "day"),
+    [
+        (["id"], "date"),
+        (["id", "_date"], "date"),
+        (["id", "Date"], "_date"),
+        (["id", "date", "_date"], "__date"),
+        (["Date", "_DATE", "__date"], "___date"),
+    ],
+)
+def test_the_day_takes_no_name_that_a_field_has(columns: list[str], day: str) -> None:
+    """What the value has there would be replaced without a word."""
+    assert day_column(columns) == day
+
+
+def test_names_that_spark_does_not_tell_apart_are_refused() -> None:
+    check_names(fields(id=LongType(), date=StringType()))
+    with pytest.raises(ValueError, match="schema: Spark does not tell ID from id; name only one of the two"):
+        check_names(fields(id=LongType(), ID=LongType()))
+    inner = fields(a=LongType(), A=LongType())
+    with pytest.raises(ValueError, match="does not tell A from a"):
+        check_names(fields(items=ArrayType(inner)))
+    with pytest.raises(ValueError, match="schema: _Corrupt is a column of the record's own in a lake"):
+        check_names(StructType([StructField("_Corrupt", StringType())]), lake.OWN)
 
 
 def test_batches_of_a_checkpoint_that_is_gone_are_not_counted_anew(tmp_path: Path) -> None:

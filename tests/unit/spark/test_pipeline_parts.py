@@ -7,11 +7,12 @@ import os
 import re
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mainstem.spark.pipelines import audit, plots, progress, transform
+from mainstem.spark.pipelines import audit, held_back, lake, plots, progress, transform
 from mainstem.spark.pipelines.lake_folder import day_column
 
 
@@ -26,6 +27,14 @@ def test_a_lateness_is_spelled_as_spark_knows_it(given: str, spelled: str) -> No
 def test_a_field_called_date_is_not_taken_for_the_day_of_its_folder() -> None:
     assert day_column(["id", "at"]) == "date"
     assert day_column(["id", "Date"]) == "_date"
+
+
+@pytest.mark.parametrize("schema", ["", "  "])
+def test_a_schema_without_a_field_is_a_sentence(schema: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="schema: is empty; name the fields of the JSON value"):
+        lake.Lake("127.0.0.1:9092", "orders", tmp_path, schema)
+    with pytest.raises(ValueError, match="schema: is empty"):
+        transform.Transform("127.0.0.1:9092", "orders", "large", tmp_path, schema)
 
 
 PROGRESS: dict[str, Any] = {
@@ -46,6 +55,13 @@ def test_progress_tells_rows_in_and_out_lag_and_time() -> None:
 
 def test_rows_that_spark_does_not_count_are_told_by_who_wrote_them() -> None:
     assert "1,200 rows in, 4,900 rows out in all (" in progress.describe(PROGRESS, 5000, 4900)
+
+
+def test_what_waits_for_an_open_transaction_is_told_by_partition() -> None:
+    assert held_back.told({}) == ""
+    assert held_back.told({("t", 0): 1501}) == "1,501 offsets of t-0 wait for an open transaction"
+    many = {("t", number): 10 for number in range(6)}
+    assert held_back.told(many).endswith("10 offsets of t-2, 30 of 3 more partitions wait for an open transaction")
 
 
 def test_what_a_query_waits_for_is_told_without_names_of_classes() -> None:

@@ -99,6 +99,14 @@ def test_what_is_no_object_is_bad_and_ends_no_worker(value: bytes) -> None:
     assert [row["id"] for row in rows] == [1, None, 2]
 
 
+@pytest.mark.parametrize("space", ["\u00a0", "\u2028", "\u3000", "\f", "\v", "\x1f"])
+def test_white_space_that_is_none_to_json_makes_a_value_bad(space: str) -> None:
+    values = pa.array([each.encode() for each in (f'{space}{{"id": 1}}', f'{{"id": 2}}{space}', ' \r\n\t{"id": 3} ')])
+    columns, bad = decode_json(values, pa.schema([("id", pa.int64())]))
+    assert bad == [0, 1]
+    assert columns[0].to_pylist() == [None, None, 3]
+
+
 def test_dates_and_times_are_read_as_people_write_them() -> None:
     schema = pa.schema([("day", pa.date32()), ("at", pa.timestamp("us", "UTC")), ("days", pa.list_(pa.date32()))])
     columns, bad = decode_json(

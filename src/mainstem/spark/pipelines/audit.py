@@ -11,21 +11,14 @@ The report is a page that a person can open, with the figures, examples of what 
 
 from __future__ import annotations
 
-import asyncio
 import html
-import random
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from mainstem.client.cluster import Cluster
-from mainstem.client.options import ConsumerOptions
-from mainstem.spark import questions
-from mainstem.spark.offsets import LATEST, Offsets
-from mainstem.spark.options import Topics
 from mainstem.spark.pipelines import plots
+from mainstem.spark.pipelines.held_back import held_back
 from mainstem.spark.pipelines.progress import Steps
 
 if TYPE_CHECKING:
@@ -143,7 +136,7 @@ def audit_topic(
             "partitions with records": len(per_partition),
             "offsets without a record": f"{gaps:,} (markers of transactions, compaction)",
         }
-        waiting = held_back(bootstrap, topic)
+        waiting = sum(held_back(bootstrap, topic).values())
         if waiting:
             report.figures["offsets after an open transaction"] = f"{waiting:,} (not committed yet, not looked at)"
         _at(steps, "looking for offsets that are there twice")
@@ -163,24 +156,6 @@ def audit_topic(
         return report
     finally:
         frame.unpersist()
-
-
-def held_back(bootstrap: str, topic: str) -> int:
-    """How many offsets come after the first transaction that has not ended: who reads what is committed waits there."""
-
-    async def ends(level: str) -> Offsets:
-        options = ConsumerOptions(bootstrap_servers=bootstrap, isolation_level=level)
-        async with Cluster(options, random.Random()) as cluster:
-            there = await questions.partitions(cluster, Topics(names=(topic,)))
-            return await questions.list_offsets(cluster, dict.fromkeys(there, LATEST))
-
-    async def story() -> int:
-        all_of_it, committed = await ends("read_uncommitted"), await ends("read_committed")
-        return sum(max(0, all_of_it[where] - committed[where]) for where in all_of_it)
-
-    # Whoever calls this may be on a loop of their own, as in a notebook.
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, story()).result()
 
 
 def _at(steps: Steps | None, step: str) -> None:

@@ -9,7 +9,7 @@ With a schema, values are JSON and become columns; those that do not parse go to
 where `bad_topic` names one also to a topic, as they were. That is a write named by the query and the batch, made before
 the list: whichever of the two a run that dies has not done, the replay does.
 
-The day is the column `date`, or `_date` where the value has a field of that name itself.
+The day is the column `date`, or `_date` where the value has a field of that name itself, or `__date` where it has both.
 
 Small files of a day are merged by `compact`, which replaces them in the same way; with `compact_every` that happens
 between batches, so that a pipeline which never ends does not fill the lake with them.
@@ -31,10 +31,13 @@ from typing import TYPE_CHECKING, Final
 from mainstem.spark.pipelines import lake_lists
 from mainstem.spark.pipelines.audit import topic_frame
 from mainstem.spark.pipelines.durable import sync, write_durably
+from mainstem.spark.pipelines.held_back import Waiting
 from mainstem.spark.pipelines.lake_folder import (
     CHECKPOINT,
     Lock,
+    check_names,
     check_query,
+    check_schema,
     claim,
     day_column,
     local_folder,
@@ -47,7 +50,7 @@ from mainstem.spark.pipelines.starting import started
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-    from pyspark.sql.types import DataType
+    from pyspark.sql.types import DataType, StructType
 
 ROWS: Final = "rows"
 BAD: Final = "bad"
@@ -57,6 +60,8 @@ INFERRED_FROM: Final = 1000
 """How many values a schema is taken from where none is given."""
 META: Final = "_key binary, _topic string, _partition int, _offset bigint, _timestamp timestamp, _corrupt string"
 AS_IT_WAS: Final = "_value binary, _headers array<struct<key: string, value: binary>>"
+OWN: Final = frozenset({"_value", "_headers", *(each.split()[0] for each in META.split(", "))})
+"""Names that fields of values cannot have."""
 NOT_LANDED: Final = ("_corrupt", "_value", "_headers")
 ORIGIN_HEADERS: Final = {
     "mainstem.topic": "_topic",
@@ -89,6 +94,7 @@ class Lake:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", local_folder(self.path, "path"))
+        check_schema(self.schema)
         if self.bad_topic is not None and self.schema is None:
             raise ValueError("bad_topic: needs a schema; without one every value is as good as another")
         if self.bad_topic == self.topic:
@@ -114,17 +120,23 @@ def inferred_schema(spark: SparkSession, bootstrap: str, topic: str, path: str |
 
     A field that comes up for the first time later is not landed; one that has another type makes its record a bad one.
     """
+    from pyspark.sql.types import StructType
+
+    from mainstem.spark.schema import wanted_of_values
+
     kept = Path(path).absolute() / SCHEMA_FILE
     if kept.exists():
         return kept.read_text(encoding="utf-8")
     some = topic_frame(spark, bootstrap, topic).selectExpr("cast(value as string) value").where("value is not null")
     values = [row.value for row in some.limit(INFERRED_FROM).collect()]
     found = spark.read.option("inferTimestamp", "true").json(spark.sparkContext.parallelize(values)).schema
-    own = {"_corrupt_record", *(each.split()[0] for each in META.split(", "))}
-    fields = [field for field in found.fields if field.name not in own]
+    fields = [field for field in found.fields if field.name.lower() not in {"_corrupt_record", *OWN}]
     if not fields:
         raise ValueError(f"schema: {topic} has no JSON objects to take one from; give it, as in 'id bigint'")
     schema = ", ".join(f"{_quoted(field.name)} {ddl(field.dataType)}" for field in fields)
+    # One that cannot be landed is not kept: whoever has mended what is wrong would get it again.
+    check_names(StructType(fields))
+    wanted_of_values(StructType(fields))
     write_durably(kept, schema)
     return schema
 
@@ -189,6 +201,7 @@ def _start(
     if lake.max_offsets_per_trigger is not None:
         reader = reader.option("maxOffsetsPerTrigger", lake.max_offsets_per_trigger)
     if lake.schema is not None:
+        check_names(_fields(lake.schema), OWN)
         columns = [lake.schema, META, *([AS_IT_WAS] if lake.bad_topic is not None else [])]
         reader = reader.option("valueFormat", "json").schema(", ".join(columns))
     else:
@@ -203,6 +216,14 @@ def _start(
         .queryName(f"lake {lake.topic}")
     )
     return started((writer if continuous else writer.trigger(availableNow=True)).start)
+
+
+def _fields(schema: str) -> StructType:
+    from pyspark.sql.types import StructType
+
+    found = StructType.fromDDL(schema)
+    assert isinstance(found, StructType)
+    return found
 
 
 def _check_event_time(lake: Lake, frame: DataFrame) -> None:
@@ -220,7 +241,11 @@ def run(spark: SparkSession, lake: Lake, *, continuous: bool = False, watcher: W
     name = f"{lake.topic} to {lake.path}"
     landed: list[int] = []
     query = start(spark, lake, continuous=continuous, landed=landed.append)
-    return (watcher or Watcher()).follow({name: query}, rows_out=lambda: sum(landed), is_endless=continuous)[name]
+    with Waiting(lake.bootstrap, lake.topic) as waiting:
+        read = (watcher or Watcher()).follow(
+            {name: query}, rows_out=lambda: sum(landed), is_endless=continuous, waiting=waiting
+        )
+    return read[name]
 
 
 def lander(lake: Lake, landed: Callable[[int], None] | None = None) -> Callable[[DataFrame, int], None]:

@@ -16,6 +16,7 @@ from mainstem.client.admin_types import ConfigResource
 from mainstem.client.sync_admin import Admin
 from mainstem.spark.pipelines import lake
 from mainstem.spark.pipelines.audit import Report, compare, topic_frame
+from mainstem.spark.pipelines.lake_folder import landed_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,8 +30,7 @@ def compare_lake(
     spark: SparkSession, bootstrap: str, topic: str, path: str | Path, steps: Steps | None = None
 ) -> Report:
     """Compares what is committed in a topic with a lake of it."""
-    rows = lake.rows(spark, path)
-    rows = rows.drop(rows.columns[-1])  # the day, which is the folder's
+    rows = _good(spark, Path(path))
     if "_offset" in rows.columns:
         landed = _content(rows)
         if lake.listed(Path(path), lake.BAD):
@@ -48,6 +48,14 @@ def compare_lake(
     older = landed.count() - kept.count()
     report.figures["records that only the lake has kept"] = f"{older:,} ({why})"
     return report
+
+
+def _good(spark: SparkSession, path: Path) -> DataFrame:
+    """The good rows. Where only bad ones have landed there are none, of the shape that they would have."""
+    if not lake.listed(path, lake.ROWS) and lake.listed(path, lake.BAD):
+        return spark.createDataFrame([], landed_schema(path))
+    rows = lake.rows(spark, path)
+    return rows.drop(rows.columns[-1])  # the day, which is the folder's
 
 
 def is_compacted(bootstrap: str, topic: str) -> bool:

@@ -43,6 +43,12 @@ def local_folder(path: Path, option: str) -> Path:
     return path.absolute()
 
 
+def check_schema(schema: str | None) -> None:
+    """Told before it is put beside other columns, where Spark would stumble over a comma."""
+    if schema is not None and not schema.strip():
+        raise ValueError("schema: is empty; name the fields of the JSON value, as in 'id bigint', or leave it out")
+
+
 class Lock:
     """Held from when it is made; ValueError where another process has it and keeps it."""
 
@@ -82,7 +88,7 @@ def claim(root: Path, topic: str, schema: StructType) -> None:
             # Folders of both names beside each other are no table that Spark reads.
             raise ValueError(
                 f"schema: days are folders {day_column(before)}=… in {root}, and would be {day_column(fields)}=… now: "
-                "a field called date comes or goes; land it in a folder of its own"
+                "a field of that name comes or goes; land it in a folder of its own"
             )
         for name in sorted(before.keys() & fields.keys()):
             if before[name]["type"] != fields[name]["type"]:
@@ -94,9 +100,41 @@ def claim(root: Path, topic: str, schema: StructType) -> None:
     write_durably(path, json.dumps({"topic": topic, "fields": [*fields.values()]}))
 
 
+def landed_schema(root: Path) -> StructType:
+    """The shape of what is landed here, without the day."""
+    from pyspark.sql.types import StructType
+
+    kept: dict[str, Any] = json.loads((root / LAKE_FILE).read_text(encoding="utf-8"))
+    return StructType.fromJson({"type": "struct", "fields": kept["fields"]})
+
+
+def check_names(schema: StructType, own: Iterable[str] = ()) -> None:
+    """ValueError where Spark could not tell two fields apart, or a field from one of the record's `own` columns."""
+    from pyspark.sql.types import ArrayType, StructType
+
+    taken = {name.lower() for name in own}
+    seen: dict[str, str] = {}
+    for field in schema.fields:
+        name = field.name.lower()
+        if name in taken:
+            raise ValueError(f"schema: {field.name} is a column of the record's own in a lake; leave that field out")
+        if name in seen:
+            raise ValueError(f"schema: Spark does not tell {field.name} from {seen[name]}; name only one of the two")
+        seen[name] = field.name
+        kind = field.dataType
+        while isinstance(kind, ArrayType):
+            kind = kind.elementType
+        if isinstance(kind, StructType):
+            check_names(kind)
+
+
 def day_column(columns: Iterable[str]) -> str:
-    """A field of the value must not be taken for the day that its folder is named after."""
-    return "_date" if "date" in {name.lower() for name in columns} else "date"
+    """A name for the day that no field of the value has: Spark does not tell `Date` from `date`."""
+    taken = {name.lower() for name in columns}
+    name = "date"
+    while name in taken:
+        name = f"_{name}"
+    return name
 
 
 def _shown(kind: Any) -> str:

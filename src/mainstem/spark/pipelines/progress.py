@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable
 from typing import IO, TYPE_CHECKING, Any, Final
 
+from mainstem.spark.pipelines.held_back import Waiting, told
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -131,6 +133,7 @@ class Watcher:
         rows_out: Callable[[], int] | None = None,
         *,
         is_endless: bool = False,
+        waiting: Waiting | None = None,
     ) -> dict[str, int]:
         """The rows that each has read. `stop` is asked now and then whether to end them.
 
@@ -139,12 +142,15 @@ class Watcher:
         rows = dict.fromkeys(queries, 0)
         seen = dict.fromkeys(queries, -1)
         with Interrupts() as interrupts:
-            self._watch(queries, rows, seen, rows_out, lambda: interrupts.came or (stop is not None and stop()))
+            self._watch(
+                queries, rows, seen, rows_out, lambda: interrupts.came or (stop is not None and stop()), waiting
+            )
+        held = "" if waiting is None else told(waiting.ask())
         for name, query in queries.items():
             _add_up(name, query, rows, seen)
             latest = self._latest(query, rows[name], rows_out)
-            if latest is not None:
-                self._line.show(f"{name}: {latest}", is_last=True)
+            if latest is not None or held:
+                self._line.show(f"{name}: {'; '.join(each for each in (latest, held) if each)}", is_last=True)
         self._line.clear()
         for query in queries.values():
             failure = query.exception()
@@ -161,13 +167,15 @@ class Watcher:
         seen: dict[str, int],
         rows_out: Callable[[], int] | None,
         stop: Callable[[], bool],
+        waiting: Waiting | None,
     ) -> None:
         while any(query.isActive for query in queries.values()):
             for name, query in queries.items():
                 _add_up(name, query, rows, seen)
                 status = doing(query.status["message"])
                 latest = self._latest(query, rows[name], rows_out)
-                self._line.show(f"{name}: {status}" if latest is None else f"{name}: {latest}; {status}")
+                held = "" if waiting is None else told(waiting.latest)
+                self._line.show(f"{name}: {'; '.join(each for each in (latest, held, status) if each)}")
             if stop():
                 for query in queries.values():
                     query.stop()

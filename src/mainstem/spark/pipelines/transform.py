@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from mainstem.spark.pipelines.lake_folder import local_folder
+from mainstem.spark.pipelines.held_back import Waiting
+from mainstem.spark.pipelines.lake_folder import check_schema, local_folder
 from mainstem.spark.pipelines.progress import Watcher
 from mainstem.spark.pipelines.source_topic import check_topic, topic_id
 from mainstem.spark.pipelines.starting import started
@@ -60,6 +61,7 @@ class Transform:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "checkpoint", local_folder(self.checkpoint, "checkpoint"))
+        check_schema(self.schema)
         if self.source == self.target and self.target_bootstrap in (None, self.bootstrap):
             raise ValueError(f"target: {self.target} is what is read; name another topic")
 
@@ -203,4 +205,6 @@ def run(
     query = start(spark, job, how, continuous=continuous, written=written.append)
     name = f"{job.source} to {job.target}"
     rows_out = (lambda: sum(written)) if is_updating(job) else None
-    return (watcher or Watcher()).follow({name: query}, rows_out=rows_out, is_endless=continuous)[name]
+    with Waiting(job.bootstrap, job.source) as waiting:
+        read = (watcher or Watcher()).follow({name: query}, rows_out=rows_out, is_endless=continuous, waiting=waiting)
+    return read[name]
