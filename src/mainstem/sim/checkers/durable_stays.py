@@ -3,12 +3,14 @@
 Of a partition whose files were damaged little is promised; but this is: where the damage lies below the recovery point
 that is written down, the broker says so and leaves the partition alone, and never makes a shorter log of it. Judged at
 each start, by the checkpoint files as the start finds them. A recovery point never goes back, so the highest that was
-ever found counts: a broker that forgets it together with the partition would cut the log at the next start.
+ever found counts: a broker that forgets it together with the partition would cut the log at the next start. That of a
+copy which has not taken its partition's place yet says nothing of the log that it is a copy of.
 """
 
 from mainstem.broker.app import Broker
 from mainstem.sim.checkers import Checker
 from mainstem.sim.ledger import Place, Violation
+from mainstem.storage.partition_folder import COPY
 
 CHECKPOINT = "/recovery-point-offset-checkpoint"
 _HEADER_LINES = 2
@@ -24,10 +26,13 @@ class DurableStays(Checker):
 
     def starting(self) -> None:
         """The broker is about to start, with the disk as it is."""
-        for path in self.world.disk.files(CHECKPOINT):
+        disk = self.world.disk
+        for path in disk.files(CHECKPOINT):
             if path.endswith(CHECKPOINT):
-                for place, point in read_points(self.world.disk.peek(path)).items():
-                    self._points[place] = max(point, self._points.get(place, 0))
+                directory = path.removesuffix(CHECKPOINT)
+                for place, point in read_points(disk.peek(path)).items():
+                    if not disk.exists(f"{directory}/{place[0]}-{place[1]}/{COPY}"):
+                        self._points[place] = max(point, self._points.get(place, 0))
 
     def served(self, broker: Broker) -> None:
         for place in self.world.ledger.damaged:
