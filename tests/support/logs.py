@@ -85,7 +85,7 @@ def open_in(
 ) -> Log:
     make_directory(fs, directory)
     return open_log(
-        files or OpenFiles(fs, 1000),
+        OpenFiles(fs, 1000) if files is None else files,
         directory,
         settings or LogConfig(),
         now_ms,

@@ -163,6 +163,7 @@ class DurableLog(ReadableLog):
                         job.add(ref)
                         job.has_new_names = job.has_new_names or ref is segment.txn_index.ref
         except OSError as error:
+            job.error = error  # nothing was synced
             job.finish()
             raise self.fail(error) from error
         self._unflushed_roll = False

@@ -37,8 +37,9 @@ class FlushJob:
 
     def add(self, ref: FileRef) -> None:
         """On the loop: pins the file and remembers how far this job will cover it."""
+        file = ref.pin()
         self._refs.append(ref)
-        self._files.append(ref.pin())
+        self._files.append(file)
         self._versions.append(ref.version)
 
     def covers(self, ref: FileRef) -> bool:

@@ -531,6 +531,22 @@ def test_a_log_of_many_segments_keeps_few_files_open() -> None:
     assert len(files) == 0
 
 
+def test_a_flush_that_cannot_open_a_file_fails_its_log_and_counts_nothing_as_synced() -> None:
+    """It once took files that it had opened before for synced; the next flush left them out (D5, D3)."""
+    disk = new_disk()
+    files = OpenFiles(disk, 8)
+    log = open_in(disk, config(segment_bytes=SIZE * 2), files=files)
+    for number in range(40):
+        append(log, batch(b"%02d" % number))
+    dirty = [segment for segment in log.segments if segment.log.dirty]
+    disk.faults.append(Fault(Effect.FAIL, "open", dirty[-2].log.path))
+    with pytest.raises(StorageError):
+        log.flush(NOW_MS)
+    assert log.failure is not None
+    assert [segment for segment in log.segments if segment.log.dirty] == dirty
+    assert log.recovery_point == 0
+
+
 def test_the_settings_of_a_log_can_change_while_it_runs() -> None:
     log = open_in(new_disk(), config(segment_bytes=SIZE * 100))
     append(log, batch(b"00"))
