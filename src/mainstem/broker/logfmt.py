@@ -3,9 +3,12 @@
 at=2026-11-15T10:00:00.123Z level=info topic=orders partitions=3 msg="created topic"
 """
 
+import codecs
 import logging
 import time
 
+# Looked up here: the first use reads a file, and what there is to say may be that no more can be opened.
+_escape = codecs.getencoder("unicode_escape")
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.:/+@[],")
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -17,7 +20,7 @@ def quoted(value: object) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     if not escaped.isprintable():
         # A client's name must neither begin a new line nor move the cursor of who reads the log.
-        escaped = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in escaped)
+        escaped = "".join(one if one.isprintable() else _escape(one)[0].decode() for one in escaped)
     return f'"{escaped}"'
 
 
