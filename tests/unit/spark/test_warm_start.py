@@ -25,8 +25,9 @@ sys.exit(int(sys.argv[1]))
 WAIT = """
 import os, time
 print(os.getpid(), flush=True)
-time.sleep(600)
+time.sleep(60)
 """
+"""The test ends it long before; should that fail, it does not outlive the test for long."""
 
 
 @pytest.fixture
