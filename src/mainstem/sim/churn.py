@@ -7,6 +7,7 @@ before it was told that a topic of that name was created, is in another topic. W
 """
 
 import asyncio
+from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,24 @@ PAUSE_S = 0.05
 GROUP = "churning"
 LOOKS = 6
 LOOK_AGAIN_S = 0.25
+
+
+async def position(
+    client: SimClient, group: str, topic: str, can_tell: Callable[[], bool], is_old: Callable[[int], bool]
+) -> int | None:
+    """Where a group is in a topic that was deleted, once that is known; None where nobody can tell.
+
+    The coordinator hears of a deletion when the broker does, and forgets what it knows a little later.
+    """
+    offset = -1
+    for _ in range(LOOKS):
+        code, offset = await fetch_offset(client, group, topic, 0)
+        if code is not ErrorCode.NONE or not can_tell():
+            return None
+        if not is_old(offset):
+            break
+        await asyncio.sleep(LOOK_AGAIN_S)
+    return offset
 
 
 class Churn:
@@ -80,21 +99,24 @@ class Churn:
             self._committed[offset] = self._lives.get(name, 0)
 
     async def _look_at_offset(self, name: str) -> None:
-        """The coordinator hears of a deletion when the broker does, and forgets what it knows a little later."""
         life = self._lives.get(name, 0)
-        for _ in range(LOOKS):
-            code, offset = await fetch_offset(self.client, GROUP, name, 0)
-            if code is not ErrorCode.NONE or self.client.life != self._deleted_in.get(name):
-                return
-            if self._committed.get(offset, life) == life:
-                if life > 1:
-                    self.world.count("A2 offset of an old name looked for")
-                return
-            await asyncio.sleep(LOOK_AGAIN_S)
-        raise Violation(
-            "P10 a new topic is empty",
-            f"{name} was deleted and created anew, and a group is at {offset} of the old",
-        )
+
+        def is_old(offset: int) -> bool:
+            return self._committed.get(offset, life) != life
+
+        def can_tell() -> bool:
+            return self.client.life == self._deleted_in.get(name)
+
+        offset = await position(self.client, GROUP, name, can_tell, is_old)
+        if offset is None:
+            return
+        if is_old(offset):
+            raise Violation(
+                "P10 a new topic is empty",
+                f"{name} was deleted and created anew, and a group is at {offset} of the old",
+            )
+        if life > 1:
+            self.world.count("A2 offset of an old name looked for")
 
     def check(self, name: str, values: list[bytes]) -> None:
         life = self._lives.get(name, 0)

@@ -7,7 +7,6 @@ Judged where the offset was staged, the topic deleted and the transaction commit
 disk has failed: a coordinator that is gone before it hears of a deletion never does.
 """
 
-import asyncio
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -15,8 +14,8 @@ from mainstem.protocol.errors import ErrorCode
 from mainstem.protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from mainstem.protocol.messages.k28_txn_offset_commit import TxnOffsetCommitRequest
 from mainstem.sim.admin import create_topic
+from mainstem.sim.churn import position
 from mainstem.sim.client import NoAnswer, SimClient
-from mainstem.sim.group_members import fetch_offset
 from mainstem.sim.ledger import Violation
 from mainstem.sim.txn_ledger import Txn
 from mainstem.sim.txn_workload import GaveUpError, TxnProducer
@@ -31,8 +30,6 @@ NAME: Final = "txnstager"
 TOPIC: Final = "churnstaged"
 GROUP: Final = "churning-staged"
 _SHARE: Final = 0.35
-_LOOKS: Final = 6
-_LOOK_AGAIN_S: Final = 0.25
 
 
 def comes(seed: int) -> bool:
@@ -89,21 +86,19 @@ class Stager(TxnProducer):
         return answer is not None and answer.responses[0].error_code == ErrorCode.NONE
 
     async def _look(self, txn: Txn, life: int) -> None:
-        """The coordinator hears of a deletion when the broker does, and forgets what it knows a little later."""
-        offset = -1
-        for _ in range(_LOOKS):
-            try:
-                code, offset = await fetch_offset(self.client, GROUP, TOPIC, 0)
-            except NoAnswer:
-                self._missed_answer = True
-                return
-            if code is not ErrorCode.NONE or self.client.life != life or self.world.had_disk_error or txn.is_torn:
-                return
-            if offset != txn.number:
-                self.world.count("A2 staged offset of a deleted topic looked for")
-                return
-            await asyncio.sleep(_LOOK_AGAIN_S)
-        raise Violation(
-            "P10 a new topic is empty",
-            f"{TOPIC} was deleted while {NAME} had an offset of it staged, and {GROUP} is at {offset} of it",
-        )
+        def can_tell() -> bool:
+            return self.client.life == life and not self.world.had_disk_error and not txn.is_torn
+
+        try:
+            offset = await position(self.client, GROUP, TOPIC, can_tell, lambda offset: offset == txn.number)
+        except NoAnswer:
+            self._missed_answer = True
+            return
+        if offset is None:
+            return
+        if offset == txn.number:
+            raise Violation(
+                "P10 a new topic is empty",
+                f"{TOPIC} was deleted while {NAME} had an offset of it staged, and {GROUP} is at {offset} of it",
+            )
+        self.world.count("A2 staged offset of a deleted topic looked for")
