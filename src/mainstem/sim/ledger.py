@@ -17,6 +17,12 @@ from mainstem.protocol.records import Record
 Place = tuple[str, int]
 
 
+def place_of(path: str) -> Place:
+    """The partition that a file belongs to; one with index -1 where it belongs to none."""
+    topic, _, index = path.rsplit("/", 2)[-2].rpartition("-")
+    return (topic, int(index)) if index.isdigit() else (path, -1)
+
+
 class Violation(Exception):  # noqa: N818
     """An invariant does not hold."""
 

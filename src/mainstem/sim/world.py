@@ -65,7 +65,7 @@ from mainstem.sim.disk import SimDisk
 from mainstem.sim.faults import Effect, Fault
 from mainstem.sim.group_ledger import GroupLedger
 from mainstem.sim.group_members import Member
-from mainstem.sim.ledger import Ledger, Place, Send, Violation
+from mainstem.sim.ledger import Ledger, Place, Send, Violation, place_of
 from mainstem.sim.loop import Scheduler, SimClock, SimLoop, make_loop
 from mainstem.sim.movers import begin_moves
 from mainstem.sim.nemesis import Nemesis
@@ -823,12 +823,6 @@ def _close(task: "asyncio.Task[Any]") -> None:
             return
         except BaseException:
             continue
-
-
-def place_of(path: str) -> Place:
-    """The partition that a file belongs to; one with index -1 where it belongs to none."""
-    topic, _, index = path.rsplit("/", 2)[-2].rpartition("-")
-    return (topic, int(index)) if index.isdigit() else (path, -1)
 
 
 def run_seed(seed: int, trace_file: IO[str] | None = None) -> Result:

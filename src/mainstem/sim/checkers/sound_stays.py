@@ -13,7 +13,7 @@ from mainstem.protocol.batch import iterate_batches
 from mainstem.protocol.errors import RemoteError
 from mainstem.sim.checkers import Checker
 from mainstem.sim.checkers.durable_stays import CHECKPOINT, read_points
-from mainstem.sim.ledger import Place, Violation
+from mainstem.sim.ledger import Place, Violation, place_of
 from mainstem.storage import names
 
 
@@ -32,9 +32,7 @@ class SoundStays(Checker):
         self._ends.clear()
         seen: dict[Place, None] = {}
         for folder, found in folders.items():
-            directory, _, name = folder.rpartition("/")
-            topic, _, index = name.rpartition("-")
-            place = (topic, int(index)) if index.isdigit() else (folder, -1)
+            place = place_of(f"{folder}/{found[0]}")
             if place in seen:
                 self._ends.pop(place, None)
                 continue
@@ -43,7 +41,7 @@ class SoundStays(Checker):
             is_amid_swap = any(each.endswith((names.CLEANED, names.SWAP)) for each in found)
             if place[1] >= 0 and not is_amid_swap and self.world.disk.exists(metadata):
                 segments = [each for each in found if each.endswith(names.LOG)]
-                end = self._sound_end(folder, segments, self._recovery_point(directory, place))
+                end = self._sound_end(folder, segments, self._recovery_point(folder.rpartition("/")[0], place))
                 self._ends[place] = (self.world.disk.peek(metadata), end)
 
     def _recovery_point(self, directory: str, place: Place) -> int:
