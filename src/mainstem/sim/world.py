@@ -26,10 +26,9 @@ from typing import IO, Any, Final
 from mainstem.broker.app import Broker
 from mainstem.broker.config import BrokerConfig
 from mainstem.core.log.validation import CODECS
-from mainstem.core.txn.states import TV2
 from mainstem.protocol.batch import BatchView
 from mainstem.protocol.errors import ErrorCode
-from mainstem.sim import rot_inside, stager
+from mainstem.sim import cast, rot_inside
 from mainstem.sim.admin import Admin, create_topics
 from mainstem.sim.at_the_end import checkers_at_the_end
 from mainstem.sim.broker_process import BrokerProcess, ControllerFaults
@@ -64,27 +63,23 @@ from mainstem.sim.client import NoAnswer, SimClient
 from mainstem.sim.disk import SimDisk
 from mainstem.sim.faults import Effect, Fault
 from mainstem.sim.group_ledger import GroupLedger
-from mainstem.sim.group_members import Member
 from mainstem.sim.ledger import Ledger, Place, Send, Violation, place_of
 from mainstem.sim.loop import Scheduler, SimClock, SimLoop, make_loop
 from mainstem.sim.movers import begin_moves
 from mainstem.sim.nemesis import Nemesis
 from mainstem.sim.network import Network
 from mainstem.sim.observer import Observer
-from mainstem.sim.own_client import OwnConsumer, OwnProducer
 from mainstem.sim.settings import draw_config, draw_topics
-from mainstem.sim.sharers import Sharer, Trimmer
 from mainstem.sim.steps import Steps
 from mainstem.sim.swap_faults import begin_swap_faults
 from mainstem.sim.trace import Trace
-from mainstem.sim.tuning import SHARED_GROUP, TRIMMED, Tuning, begin, draw_tuning, internal_topics
+from mainstem.sim.tuning import TRIMMED, Tuning, begin, draw_tuning, internal_topics
 from mainstem.sim.txn_ledger import TxnLedger
 from mainstem.sim.txn_logs import TxnLogs
-from mainstem.sim.txn_members import add_members
 from mainstem.sim.txn_shape import TxnShape, age, draw_shape
-from mainstem.sim.txn_workload import PLACES, CommittedReader, TxnProducer, coordinator_is_there
+from mainstem.sim.txn_workload import PLACES, coordinator_is_there
 from mainstem.sim.watch import Watch
-from mainstem.sim.workloads import COMPACTED, Producer, Reader
+from mainstem.sim.workloads import COMPACTED
 from mainstem.sim.written import Written
 
 ADDRESS: Final = ("broker", 9092)
@@ -254,7 +249,7 @@ class World:
         self.disk.on_operation = steps.operation
         self.observer = Observer(self)
         self.nemesis = Nemesis(self, Random(f"{seed}:nemesis"))
-        self._admins: list[Admin] = []
+        self.admins: list[Admin] = []
         self._image: tuple[SimDisk, Ends] | None = None
 
     # The shape of a run
@@ -481,11 +476,11 @@ class World:
         return all(name.startswith("churn") for name in names)
 
     def admin_topics(self) -> dict[str, bool | None]:
-        return self._admins[-1].topics if len(self._admins) == 1 else {}
+        return self.admins[-1].topics if len(self.admins) == 1 else {}
 
     def admin_settings(self) -> str | None:
         """What the administrator has set for the first topic, where somebody can tell."""
-        return self._admins[-1].message_bytes_max if len(self._admins) == 1 else None
+        return self.admins[-1].message_bytes_max if len(self.admins) == 1 else None
 
     # Clients
 
@@ -520,106 +515,17 @@ class World:
             self.network.in_time.add(f"{name}'")
         self.add_client(f"{name}'", work)
 
-    def _txn_clients(self) -> tuple[float, dict[str, bool]]:
-        """How many words of coordinators are late; and of each transactional id whether its client is of version 2."""
-        rng = Random(f"{self.seed}:transactional")
-        late_word_share = rng.choice((0.0, 0.4, 0.4))
-        versions = [rng.random() < 0.65 and self.txn_shape.level >= TV2 for _ in range(rng.randint(2, 4))]
-        return late_word_share, {f"txn{'b' if tv2 else 'a'}{index}": tv2 for index, tv2 in enumerate(versions)}
-
     async def _age_ids(self) -> None:
         client = self.observing_client()
-        names = list(self._txn_clients()[1])
+        names = list(cast.transactional(self)[1])
         await coordinator_is_there(client, names[0])
         await age(self, names)
         client.close()
 
-    def _add_transactional_clients(self) -> None:
-        self.process.late_word_share, clients = self._txn_clients()
-        for index, (name, tv2) in enumerate(clients.items()):
-            prepares = index > 0 and tv2 and self.txn_shape.two_phase
-            self._add_txn_producer(name, name, tv2=tv2, prepares=prepares)
-            if index == 0 and Random(f"{self.seed}:rivals").random() < 0.3:
-                self._add_txn_producer(f"{name}-rival", name, tv2=tv2, is_rival=True)
-        add_members(self)
-        for place in dict.fromkeys(self.txn_places):
-            self._add_committed_reader(f"committed-{place[0]}-{place[1]}", place)
-        if self.tuning.trims_transactions:
-            self.add_client("trimmer", lambda client, rng: Trimmer(self, client, rng, (TRIMMED, 0)).run())
-        if self.tuning.shares_groups:
-            self.add_client("sharer", lambda client, rng: Sharer(self, client, rng, SHARED_GROUP).run())
-        if stager.comes(self.seed):
-            self._add_stager(tv2=self.txn_shape.level >= TV2)
-
-    def _add_txn_producer(
-        self, name: str, transactional_id: str, *, tv2: bool, is_rival: bool = False, prepares: bool = False
-    ) -> None:
-        if not tv2:
-            self.network.in_time.add(name)
-
-        def work(client: SimClient, rng: Random) -> Coroutine[Any, Any, None]:
-            made = TxnProducer(self, client, rng, transactional_id, tv2=tv2, is_rival=is_rival, prepares=prepares)
-            return made.run()
-
-        self.add_client(name, work)
-
-    def _add_stager(self, *, tv2: bool) -> None:
-        if not tv2:
-            self.network.in_time.add(stager.NAME)
-        self.add_client(stager.NAME, lambda client, rng: stager.Stager(self, client, rng, tv2=tv2).run())
-
-    def _add_committed_reader(self, name: str, place: Place) -> None:
-        self.add_client(name, lambda client, rng: CommittedReader(self, client, rng, place).run())
-
     def _add_clients(self) -> None:
-        rng = Random(f"{self.seed}:clients")
-        producers = rng.randint(1, 2)
-        has_plain = rng.random() < 0.6
-        readers = [("log", 0), ("short", 0)]
-        if self.is_transactional:
-            # All that works without transactions is worked at in the other runs.
-            producers, has_plain, readers = 1, False, readers[:1]
-            self._add_transactional_clients()
-        for index in range(producers):
-            self._add_producer(f"idempotent{index}", "log", 2, idempotent=True)
-        if has_plain:
-            self._add_producer("plain", "log", 2, idempotent=False)
-        self._add_producer("shorter", "short", 1, idempotent=rng.random() < 0.7)
-        for index in range(3 if self.theme == "compaction" else 1):
-            self._add_producer(f"keyed{index}", "keyed", 1, idempotent=True)
-        for place in readers:
-            self._add_reader(f"reader-{place[0]}", place)
-        if self.theme == "groups" or rng.random() < 0.5:
-            for index in range(rng.randint(2 if self.theme == "groups" else 1, 3)):
-                self._add_member(f"member{index}", static=rng.random() < 0.3)
-        if rng.random() < 0.25:
-            self.add_client("own-producer", lambda client, rng: OwnProducer(self, client, rng, "log", 2).run())
-        if rng.random() < 0.25:
-            for index in range(rng.randint(1, 2)):
-                self.add_client(
-                    f"own-consumer{index}", lambda client, rng: OwnConsumer(self, client, rng, "own", "log").run()
-                )
-        if rng.random() < 0.7:
-
-            def administer(client: SimClient, rng: Random) -> Coroutine[Any, Any, None]:
-                admin = Admin(self, client, rng)
-                self._admins.append(admin)
-                return admin.run()
-
-            self.add_client("admin", administer)
+        cast.add_clients(self)
         begin_moves(self)
         begin_swap_faults(self)
-
-    def _add_producer(self, name: str, topic: str, partitions: int, *, idempotent: bool) -> None:
-        self.add_client(
-            name, lambda client, rng: Producer(self, client, rng, topic, partitions, idempotent=idempotent).run()
-        )
-
-    def _add_reader(self, name: str, place: Place) -> None:
-        self.add_client(name, lambda client, rng: Reader(self, client, rng, place).run())
-
-    def _add_member(self, name: str, *, static: bool) -> None:
-        self.add_client(name, lambda client, rng: Member(self, client, rng, "group", "log", 2, static).run())
 
     # A run
 
