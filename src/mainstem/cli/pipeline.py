@@ -182,8 +182,9 @@ def _quiet_session(master: str | None, settings: dict[str, str]) -> SparkSession
 
 def run_lake(given: argparse.Namespace) -> int:
     from mainstem.spark.pipelines import lake
-    from mainstem.spark.pipelines.held_back import Waiting, told
+    from mainstem.spark.pipelines.held_back import told
     from mainstem.spark.pipelines.lake_folder import check_schema, local_folder
+    from mainstem.spark.pipelines.progress import Watcher
 
     if given.bad_topic and given.schema is None and not given.infer_schema:
         raise UserError("--bad-topic needs --schema: without one every value is as good as another")
@@ -205,29 +206,30 @@ def run_lake(given: argparse.Namespace) -> int:
             bad_topic=given.bad_topic,
             compact_every=lake.COMPACT_EVERY if given.compact else None,
         )
-        read = lake.run(spark, job, continuous=given.continuous)
+        watcher = Watcher()
+        read = lake.run(spark, job, continuous=given.continuous, watcher=watcher)
         landed = {which: len(lake.listed(given.path, which)) for which in (lake.ROWS, lake.BAD)}
         merged = lake.compact(spark, given.path) if given.compact else 0
-    waiting = Waiting(given.bootstrap, given.topic).ask()
     output_for(given).done(
         f"{read:,} records of {given.topic} landed in {given.path}: {landed[lake.ROWS]} files"
         + (f", and {landed[lake.BAD]} of bad records" if landed[lake.BAD] else "")
         + (f"; {merged} small files merged" if merged else "")
-        + (f"; {told(waiting)}" if waiting else ""),
+        + (f"; {told(watcher.held)}" if watcher.held else ""),
         topic=given.topic,
         path=str(given.path),
         records=read,
         files=landed[lake.ROWS],
         bad_files=landed[lake.BAD],
         merged=merged,
-        waiting=_by_place(waiting),
+        waiting=_by_place(watcher.held),
     )
     return DONE
 
 
 def run_transform(given: argparse.Namespace) -> int:
     from mainstem.spark.pipelines import transform
-    from mainstem.spark.pipelines.held_back import Waiting, told
+    from mainstem.spark.pipelines.held_back import told
+    from mainstem.spark.pipelines.progress import Watcher
 
     watermark = None
     if given.watermark:
@@ -251,15 +253,15 @@ def run_transform(given: argparse.Namespace) -> int:
             guarantee="at_least_once" if given.at_least_once else "exactly_once",
         )
         how = given.sql if given.sql is not None else transform.function_named(given.function)
-        read = transform.run(_session(given), job, how, continuous=given.continuous)
-    waiting = Waiting(given.bootstrap, given.source).ask()
+        watcher = Watcher()
+        read = transform.run(_session(given), job, how, continuous=given.continuous, watcher=watcher)
     output_for(given).done(
         f"{read:,} records of {given.source} transformed into {given.target}"
-        + (f"; {told(waiting)}" if waiting else ""),
+        + (f"; {told(watcher.held)}" if watcher.held else ""),
         source=given.source,
         target=given.target,
         records=read,
-        waiting=_by_place(waiting),
+        waiting=_by_place(watcher.held),
     )
     return DONE
 

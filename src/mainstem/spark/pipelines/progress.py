@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from typing import IO, TYPE_CHECKING, Any, Final
 
+from mainstem.spark.offsets import Offsets
 from mainstem.spark.pipelines.held_back import Waiting, told
 
 if TYPE_CHECKING:
@@ -125,6 +126,8 @@ class Watcher:
 
     def __init__(self, to: IO[str] | None = None, *, quiet: bool = False) -> None:
         self._line = Line(to, quiet)
+        self.held: Offsets = {}
+        """What waited for open transactions when the queries had ended, by partition."""
 
     def follow(
         self,
@@ -145,7 +148,8 @@ class Watcher:
             self._watch(
                 queries, rows, seen, rows_out, lambda: interrupts.came or (stop is not None and stop()), waiting
             )
-        held = "" if waiting is None else told(waiting.ask())
+        self.held = {} if waiting is None else waiting.ask()
+        held = told(self.held)
         for name, query in queries.items():
             _add_up(name, query, rows, seen)
             latest = self._latest(query, rows[name], rows_out)
