@@ -17,12 +17,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from mainstem.core.log.compaction import Cleanable, find_cleanable
+from mainstem.core.log.config import LONG_MAX
 from mainstem.storage.checkpoint import TopicPartition
 from mainstem.storage.cleaning import Cleaning
 from mainstem.storage.cleaning_map import LOAD_FACTOR
 from mainstem.storage.errors import StorageError
 from mainstem.storage.log import Log
 from mainstem.storage.open_files import OpenFiles
+from mainstem.storage.segment import Segment
 
 DEFAULT_BUFFER_BYTES: Final = 128 << 20
 """`log.cleaner.dedupe.buffer.size`: what the map of a cleaning may take."""
@@ -55,10 +57,8 @@ class Cleaner:
 
     def examine(self, partition: TopicPartition, log: Log, now_ms: int) -> Candidate | None:
         """The log as a candidate if it is due. May open segments to learn their timestamps, where lags are set."""
-        if not log.config.compact or log.failure is not None or log.is_closed:
+        if not self._may_clean(partition, log):
             return None
-        if partition in self.running or partition in self.uncleanable or log.damaged_indexes:
-            return None  # an index that is wrong is being built anew
         try:
             if log.config.min_compaction_lag_ms > 0 and not self._can_tell_ages(partition, log):
                 return None
@@ -72,11 +72,8 @@ class Cleaner:
                 log.config,
                 now_ms,
             )
-        except StorageError as damage:
-            self.uncleanable[partition] = str(damage)
-            return None
-        except OSError as error:
-            log.fail(error)
+        except (StorageError, OSError) as error:
+            self._cannot_read(partition, log, error)
             return None
         if cleanable.was_reset:
             self.offsets[partition] = cleanable.first_dirty
@@ -84,14 +81,43 @@ class Cleaner:
             return None
         return Candidate(partition, log, cleanable)
 
+    def learn_ages(self, partition: TopicPartition, log: Log, segments_max: int) -> bool:
+        """Whether `examine` need open no segment any more to learn how old it is. Opens so many, where lags are set.
+
+        After a start there may be thousands.
+        """
+        lags = log.config.min_compaction_lag_ms, log.config.max_compaction_lag_ms
+        if lags == (0, LONG_MAX) or not self._may_clean(partition, log):
+            return True
+        unknown = [segment for segment in self._dirty(partition, log) if not segment.is_age_known]
+        try:
+            for segment in unknown[:segments_max]:
+                if not log.has_sound_indexes(segment):
+                    return True  # it is to be built anew before this log is cleaned
+                segment.learn_age()
+        except (StorageError, OSError) as error:
+            self._cannot_read(partition, log, error)
+        return len(unknown) <= segments_max
+
+    def _may_clean(self, partition: TopicPartition, log: Log) -> bool:
+        if not log.config.compact or log.failure is not None or log.is_closed:
+            return False
+        # An index that is wrong is being built anew.
+        return not (partition in self.running or partition in self.uncleanable or log.damaged_indexes)
+
+    def _cannot_read(self, partition: TopicPartition, log: Log, error: StorageError | OSError) -> None:
+        if isinstance(error, OSError):
+            log.fail(error)
+        else:
+            self.uncleanable[partition] = str(error)
+
     def _can_tell_ages(self, partition: TopicPartition, log: Log) -> bool:
         """Whether the indexes of what may be dirty are sound; those that are not are to be built anew, off the loop."""
+        return all(log.has_sound_indexes(segment) for segment in self._dirty(partition, log))
+
+    def _dirty(self, partition: TopicPartition, log: Log) -> list[Segment]:
         first_dirty, segments = self.offsets.get(partition, 0), log.segments
-        return all(
-            log.has_sound_indexes(segment)
-            for at, segment in enumerate(segments[:-1])
-            if segments[at + 1].base_offset > first_dirty
-        )
+        return [segment for at, segment in enumerate(segments[:-1]) if segments[at + 1].base_offset > first_dirty]
 
     def choose(self, logs: Mapping[TopicPartition, Log], now_ms: int) -> Candidate | None:
         """The dirtiest of the logs that are due."""

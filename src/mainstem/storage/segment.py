@@ -495,6 +495,16 @@ class Segment:
         """Whether it takes no file to tell it."""
         return self._max_timestamp_known
 
+    @property
+    def is_age_known(self) -> bool:
+        """Whether it takes no file to tell its first timestamp and its largest."""
+        return self._indexes_checked and self._max_timestamp_known and (self._first_timestamp_known or self.size == 0)
+
+    def learn_age(self) -> None:
+        """Opens its files, where it must."""
+        self._load_max_timestamp()
+        _ = self.first_timestamp
+
     def learn_max_timestamp(self, timestamp: i64, offset: i64) -> None:
         """It was found in the files, unless it became known since."""
         if not self._max_timestamp_known:

@@ -23,6 +23,7 @@ from mainstem.storage.meta_properties import MetaProperties, write_meta_properti
 from mainstem.storage.open_files import OpenFiles
 from mainstem.storage.partition_jobs import NewPartition
 from mainstem.storage.recovery import open_log
+from tests.support.compaction import CompactedLog
 from tests.support.logs import NOW_MS, append, batch, new_disk, read_all
 
 CONFIG: Any = SimpleNamespace(
@@ -46,6 +47,14 @@ def new_dirs(*paths: str, settings: LogConfig | None = None) -> tuple[LogDirs[Lo
     return dirs, files
 
 
+class Partitions(list[SimpleNamespace]):
+    """All that a broker has: one."""
+
+    def __init__(self, partition: SimpleNamespace, dirs: Any = None) -> None:
+        super().__init__([partition])
+        self.dirs = dirs or SimpleNamespace(moves={})
+
+
 def test_a_log_is_not_compacted_while_it_moves_to_another_directory() -> None:
     """C3: the copy may have a key's older value already when the tombstone goes that it has not come to."""
     dirs, files = new_dirs("/a", "/b", settings=parse_log_config({"cleanup.policy": "compact", "segment.ms": "1"}))
@@ -55,15 +64,8 @@ def test_a_log_is_not_compacted_while_it_moves_to_another_directory() -> None:
     log.flush(NOW_MS)
     partition = SimpleNamespace(topic="t", index=0, log=log)
 
-    class Partitions:
-        def __init__(self) -> None:
-            self.dirs = dirs
-
-        def __iter__(self) -> Any:
-            return iter([partition])
-
     async def run() -> None:
-        partitions: Any = Partitions()
+        partitions: Any = Partitions(partition, dirs)
         compaction = Compaction(asyncio.get_running_loop(), CLOCK, CONFIG, partitions)
         cleaner = Cleaner(files, {})
         assert await compaction._choose(cleaner) is not None
@@ -74,6 +76,30 @@ def test_a_log_is_not_compacted_while_it_moves_to_another_directory() -> None:
         assert await compaction._choose(cleaner) is not None
 
     asyncio.run(run())
+
+
+def test_others_have_their_turn_while_the_ages_of_many_segments_are_learned() -> None:
+    made = CompactedLog(min_compaction_lag_ms=1)
+    for _ in range(50):
+        made.put((b"key", b"value"))
+        made.roll()
+    made.reopen(clean=True)
+    partition = SimpleNamespace(topic="t", index=0, log=made.log)
+    partitions: Any = Partitions(partition)
+    opened: set[str] = set()
+    made.disk.on_operation = lambda operation, path, *_: opened.add(path) if operation == "read" else None
+
+    async def run() -> int:
+        most = 0
+        compaction = Compaction(asyncio.get_running_loop(), CLOCK, CONFIG, partitions)
+        choosing = asyncio.ensure_future(compaction._choose(made.cleaner))
+        while not choosing.done():
+            await asyncio.sleep(0)
+            most = max(most, len(opened))
+            opened.clear()
+        return most
+
+    assert 0 < asyncio.run(run()) <= 3 * 16, "the files of sixteen segments"
 
 
 def test_a_cleaning_under_way_ends_when_its_log_begins_to_move() -> None:

@@ -476,6 +476,28 @@ def test_a_missing_index_is_not_built_on_the_loop_for_the_cleaners_sake(extensio
     assert made.written() == [(offset, b"k%d" % (offset % 5), b"v%d" % offset) for offset in range(35, 40)]
 
 
+@pytest.mark.parametrize("lag", ["min_compaction_lag_ms", "max_compaction_lag_ms"])
+def test_ages_are_learned_from_a_few_segments_at_a_time(lag: str) -> None:
+    """After a start nobody has opened an index yet, and whether a log is due is asked on the loop."""
+    made = filled(**{lag: 1})
+    made.reopen(clean=True)
+    segments = len(made.log.segments) - 1
+    read: set[str] = set()
+    made.disk.on_operation = lambda operation, path, position, size: (
+        read.add(path.partition(".")[0]) if operation == "read" else None
+    )
+    turns = [False]
+    while not made.cleaner.learn_ages(PARTITION, made.log, 3):
+        assert len(read) <= 3
+        read.clear()
+        turns.append(False)
+    assert len(turns) == -(-segments // 3)
+    assert segments > 3
+    read.clear()
+    assert made.cleaner.examine(PARTITION, made.log, NOW_MS + 1000) is not None
+    assert not read
+
+
 def test_no_step_reads_the_transaction_indexes_of_more_than_one_segment_and_no_turn_any() -> None:
     """A turn is on the loop: what it reads must not grow with how much is dirty."""
     made = CompactedLog()

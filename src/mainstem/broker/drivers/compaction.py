@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 
 _SLICE = 64
 """How many logs are looked at before others may run."""
+_SEGMENTS_AT_ONCE = 16
+"""How many segments are opened before they may."""
 
 
 _RATE = "log.cleaner.io.max.bytes.per.second"
@@ -128,10 +130,12 @@ class Compaction:
         best: Candidate | None = None
         for count, partition in enumerate(self._partitions):
             key = (partition.topic, partition.index)
+            before = len(cleaner.uncleanable)
+            while not cleaner.learn_ages(key, partition.log, _SEGMENTS_AT_ONCE):
+                await asyncio.sleep(0)
             if key in self._partitions.dirs.moves:
                 # As in Kafka: the copy may have older values already when the tombstone goes that it has not come to.
                 continue
-            before = len(cleaner.uncleanable)
             found = cleaner.examine(key, partition.log, self._clock.wall_ms())
             if len(cleaner.uncleanable) > before:
                 log.error(
