@@ -67,17 +67,17 @@ types: $(VENV)/.ready
 	$(BIN)/mypy
 
 # Other people's clients, Kafka and Spark are processes that take long and meet the broker over a socket or its files:
-# one build is enough for them, the compiled one where there is a compiler.
+# one build is enough for them, the compiled one where one was made.
 ONE_BUILD := --ignore tests/compat --ignore tests/spark
+HAS_COMPILED := find build/compiled -name '*.so' 2>/dev/null | grep -q .
 test-interpreted: $(VENV)/.ready
-	$(INTERPRETED) -m pytest -n $(JOBS) -m 'not campaign' \
-	  $(shell command -v "$${CC:-cc}" >/dev/null && echo $(ONE_BUILD))
+	$(INTERPRETED) -m pytest -n $(JOBS) -m 'not campaign' $$($(HAS_COMPILED) && echo $(ONE_BUILD))
 
 # Mutations replace functions, which compiled code does not notice: they run interpreted only.
 test-compiled: build/compiled/.ready
-	@if find build/compiled -name '*.so' | grep -q . ; then \
+	@if $(HAS_COMPILED); then \
 	  set -x; $(COMPILED) -m pytest -n $(JOBS) -m 'not campaign' --ignore tests/mutations --ignore-glob 'tests/sim/test_client_*'; \
-	else echo "There is no C compiler, so there is no compiled build to test."; fi
+	else echo "There is no C compiler, or no Python.h, so there is no compiled build to test."; fi
 
 ## make test-crash        every crash of small workloads on a simulated disk, and long random runs beside a model
 test-crash: build/compiled/.ready

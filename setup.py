@@ -1,7 +1,7 @@
 """Compiles the hot modules with mypyc; everything else about the build is in pyproject.toml.
 
-With a C compiler the modules below become native code; without one, or with MAINSTEM_COMPILE=0, the same
-source is installed as it is and runs interpreted. MAINSTEM_COMPILE=1 makes a missing compiler an error.
+With a C compiler and Python's headers the modules below become native code; without, or with MAINSTEM_COMPILE=0, the
+same source is installed as it is and runs interpreted. MAINSTEM_COMPILE=1 makes it an error that one is missing.
 """
 
 import os
@@ -146,10 +146,21 @@ COMPILED = [
 ]
 
 
+def what_compiling_lacks() -> str:
+    """Nothing where it can be done. Many machines have a compiler and not Python's headers."""
+    compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
+    if shutil.which(compiler) is None:
+        return f"C compiler ({compiler})"
+    header = os.path.join(sysconfig.get_path("include"), "Python.h")
+    return "" if os.path.exists(header) else f"{header} (Debian's package python3-dev has it)"
+
+
 def extensions() -> list[Any]:
     wanted = os.environ.get("MAINSTEM_COMPILE", "auto")
-    compiler = os.environ.get("CC") or (sysconfig.get_config_var("CC") or "cc").split()[0]
-    if wanted == "0" or (wanted == "auto" and shutil.which(compiler.split()[0]) is None):
+    if wanted == "0":
+        return []
+    if wanted == "auto" and (missing := what_compiling_lacks()):
+        print(f"There is no {missing}, so nothing is compiled: Mainstem runs interpreted, the same and slower.")
         return []
     from mypyc.build import mypycify
 
