@@ -1,6 +1,7 @@
 """From Produce to Fetch over the wire, on a whole node in this process."""
 
 import asyncio
+import os
 import threading
 import time
 from collections.abc import Sequence
@@ -230,6 +231,29 @@ def test_with_flush_messages_1_nothing_is_visible_or_acknowledged_before_it_is_d
             answer = await peer.produce("orders", b"x", acks=acks)
             assert answer.base_offset == count
             assert log.recovery_point == log.high_watermark == count + 1
+
+    run_with_node(tmp_path, scenario, log_flush_interval_messages="1")
+
+
+def test_with_flush_messages_1_the_kernel_has_synced_a_batch_before_it_is_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: dict[str, int] = {}
+    fdatasync = os.fdatasync
+
+    def note(fd: int) -> None:
+        size = os.fstat(fd).st_size
+        fdatasync(fd)
+        synced[os.readlink(f"/proc/self/fd/{fd}")] = size
+
+    monkeypatch.setattr(os, "fdatasync", note)
+
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("orders")
+        path = Path(node.partitions.find("orders", 0).log.directory) / f"{0:020}.log"
+        for _ in range(20):
+            assert (await peer.produce("orders", b"x")).error_code == 0
+            assert synced[str(path.resolve())] == path.stat().st_size
 
     run_with_node(tmp_path, scenario, log_flush_interval_messages="1")
 

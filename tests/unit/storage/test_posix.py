@@ -233,3 +233,38 @@ def test_a_file_stays_readable_after_its_name_is_gone(tmp_path: Path) -> None:
     file.close()
     file.close()
     assert file.descriptor() == -1
+
+
+def test_a_sync_asks_the_kernel_for_this_file_and_says_when_it_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else in the tests can tell: what was written is there after kill -9, synced or not."""
+    file = new_file(tmp_path, b"0123456789")
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fdatasync", lambda fd: synced.append(os.readlink(f"/proc/self/fd/{fd}")))
+    file.sync()
+    assert synced == [str(tmp_path / "file")]
+
+    def fail(fd: int) -> None:
+        raise OSError(errno.EIO, "the disk is gone")
+
+    monkeypatch.setattr(os, "fdatasync", fail)
+    with pytest.raises(OSError, match="the disk is gone"):
+        file.sync()
+    file.close()
+
+
+def test_the_sync_of_a_directory_asks_the_kernel_for_that_directory_and_says_when_it_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.readlink(f"/proc/self/fd/{fd}")))
+    fs.sync_directory(str(tmp_path))
+    assert synced == [str(tmp_path)]
+
+    def fail(fd: int) -> None:
+        raise OSError(errno.EIO, "the disk is gone")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="the disk is gone"):
+        fs.sync_directory(str(tmp_path))
