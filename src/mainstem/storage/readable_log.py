@@ -338,10 +338,13 @@ class ReadableLog:
         return self._find_from(0, timestamp, upper_bound)
 
     def begin_find_max(self) -> TimestampJob | None:
-        """Looks for the first record with the largest timestamp; None where no record has one."""
+        """Looks for the first record with the largest timestamp; None where there are no records.
+
+        Where none has a timestamp that is the first of all, as in Kafka.
+        """
         self._check_readable()
         best: Segment | None = None
-        largest: i64 = -1
+        largest: i64 = NO_TIMESTAMP - 1
         try:
             unknown = self._untimed(0, self.log_end)
             if unknown:

@@ -460,6 +460,15 @@ def test_an_empty_log_has_no_timestamps() -> None:
     assert log.max_timestamp() is None
 
 
+def test_where_no_record_has_a_timestamp_the_largest_is_that_of_the_first_as_in_kafka() -> None:
+    log = open_in(new_disk(), config())
+    for _ in range(3):
+        append(log, batch(b"x", timestamp=-1))
+    largest = log.max_timestamp()
+    assert largest is not None
+    assert (largest.offset, largest.timestamp, largest.leader_epoch) == (0, -1, 0)
+
+
 def test_flushing_is_asked_for_by_count_and_by_time() -> None:
     log = open_in(new_disk(), config(flush_messages=3, flush_ms=1000))
     append(log, batch(b"a", b"b"))
