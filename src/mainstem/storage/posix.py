@@ -47,6 +47,14 @@ class PosixFile(File):
         return bytes(memoryview(buffer)[:got]) if got < size else bytes(buffer)
 
     def write_at(self, position: i64, buffers: Sequence[bytes | memoryview]) -> None:
+        try:
+            self._write_at(position, buffers)
+        except OSError as error:
+            # The kernel says that the disk is full, not who wanted more of it.
+            error.filename = self.path
+            raise
+
+    def _write_at(self, position: i64, buffers: Sequence[bytes | memoryview]) -> None:
         wanted: i64 = 0
         for buffer in buffers:
             wanted += len(buffer)
@@ -60,7 +68,7 @@ class PosixFile(File):
         while rest:
             written = os.pwrite(self._descriptor, rest, position + wanted - len(rest))
             if written == 0:
-                raise OSError(errno.EIO, "the file takes no more bytes", self.path)
+                raise OSError(errno.EIO, "the file takes no more bytes")
             rest = rest[written:]
 
     def size(self) -> i64:
@@ -70,7 +78,11 @@ class PosixFile(File):
         os.ftruncate(self._descriptor, size)
 
     def sync(self) -> None:
-        os.fdatasync(self._descriptor)
+        try:
+            os.fdatasync(self._descriptor)
+        except OSError as error:
+            error.filename = self.path
+            raise
 
     def close(self) -> None:
         if self._descriptor >= 0:

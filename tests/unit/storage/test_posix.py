@@ -56,6 +56,13 @@ def test_a_write_past_the_end_leaves_zeros_between(tmp_path: Path) -> None:
     file.close()
 
 
+def test_a_write_that_fails_names_the_file() -> None:
+    full = fs.open("/dev/full")
+    with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
+        full.write_at(0, [b"a"])
+    full.close()
+
+
 def test_truncate_cuts_and_extends_with_zeros(tmp_path: Path) -> None:
     file = new_file(tmp_path, b"abcdef")
     file.truncate(2)
@@ -249,7 +256,7 @@ def test_a_sync_asks_the_kernel_for_this_file_and_says_when_it_fails(
         raise OSError(errno.EIO, "the disk is gone")
 
     monkeypatch.setattr(os, "fdatasync", fail)
-    with pytest.raises(OSError, match="the disk is gone"):
+    with pytest.raises(OSError, match=f"the disk is gone: '{tmp_path}/file'"):
         file.sync()
     file.close()
 
