@@ -237,6 +237,10 @@ async def latest(peer: Peer, topic: str, isolation: int) -> int:
 async def find_group(peer: Peer, group: str) -> None:
     answer = await peer.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=[group]), 6, FindCoordinatorResponse)
     assert answer.coordinators[0].error_code == 0, answer
+    # It is named before it has read what it knows, and says so until then.
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)])
+    offsets = await peer.ask(request, 9, OffsetFetchResponse)
+    assert offsets.groups[0].error_code == 0, offsets
 
 
 async def committed_offset(peer: Peer, group: str, topic: str, require_stable: bool = False) -> int | ErrorCode:
