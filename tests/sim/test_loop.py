@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from mainstem.sim.loop import Scheduler, SimLoop, make_loop
+from mainstem.sim.loop import STEPS_PER_INSTANT_MAX, Scheduler, SimLoop, make_loop
 
 
 def scheduler() -> tuple[Scheduler, SimLoop]:
@@ -109,6 +109,28 @@ def test_a_loop_that_never_waits_is_an_error() -> None:
     loop.call_soon(again)
     with pytest.raises(AssertionError, match="without ever waiting"):
         world.run_until(lambda: False, 1)
+
+
+def test_a_loop_that_waits_only_for_what_is_due_already_is_an_error() -> None:
+    world, loop = scheduler()
+
+    def again() -> None:
+        loop.call_later(0, again)
+
+    loop.call_later(0, again)
+    with pytest.raises(AssertionError, match="without ever waiting"):
+        world.run_until(lambda: False, 1)
+
+
+def test_a_loop_that_waits_between_its_steps_may_take_as_many_as_it_likes() -> None:
+    world, loop = scheduler()
+
+    def again() -> None:
+        loop.call_later(0.001, again)
+
+    again()
+    world.run_for(0.001 * (STEPS_PER_INSTANT_MAX + 100))
+    assert world.steps > STEPS_PER_INSTANT_MAX
 
 
 def test_of_a_task_that_never_waits_its_own_line_is_named() -> None:

@@ -8,7 +8,8 @@
   later one. There are no threads.
 - A process that dies takes nothing with it: its tasks are abandoned where they stand, so that no `finally` runs, and
   kept from the collector until the run is over. A paused one keeps what would have run for later.
-- A loop that never waits is an error, not a hang: the steps of one instant are bounded.
+- A loop that never waits, or only for what is due already, is an error, not a hang: the steps of one instant are
+  bounded.
 
 This runs for every step of every process, so it is compiled where the hot modules are, and written for that.
 """
@@ -71,6 +72,8 @@ class Scheduler:
     def __init__(self, rng: Random) -> None:
         self.now = 0.0
         self.steps = 0
+        self._steps_before = 0
+        """How many there had been when time moved last."""
         self.is_decided = False
         """Whether the run is over, whatever was to come: something has failed."""
         self.failures: list[str] = []
@@ -116,7 +119,7 @@ class Scheduler:
     def _next_instant(self, deadline: float) -> bool:
         if not self._ready:
             if not self._due or self._due[0][0] > deadline:
-                self.now = max(self.now, deadline)
+                self._move_to(deadline)
                 return False
             self._advance()
         if self._ready:
@@ -132,8 +135,7 @@ class Scheduler:
     def _advance(self) -> None:
         """On to the next instant: everything that is due then becomes ready."""
         when, _, _, loop, what = heapq.heappop(self._due)
-        if when > self.now:
-            self.now = when
+        self._move_to(when)
         if loop is None:
             assert not isinstance(what, SimHandle)
             self._let_run(None)
@@ -144,9 +146,14 @@ class Scheduler:
             if not what.is_cancelled:
                 self._ready.append((loop, what))
 
+    def _move_to(self, when: float) -> None:
+        if when > self.now:
+            self.now = when
+            self._steps_before = self.steps
+
     def _run_ready(self) -> None:
         ready = self._ready
-        steps = 0
+        steps = self.steps - self._steps_before
         while ready:
             loop, handle = ready.popleft()
             if loop.is_dead or handle.is_cancelled:
@@ -173,7 +180,7 @@ class Scheduler:
                 loop.call_exception_handler({"message": f"{what} failed", "exception": error})
             if loop.after_step is not None:
                 loop.after_step()
-        self.steps += steps
+        self.steps = self._steps_before + steps
 
 
 class SimClock:
