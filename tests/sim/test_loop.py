@@ -4,6 +4,7 @@ import asyncio
 import gc
 import sys
 import warnings
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -72,6 +73,44 @@ def test_a_process_that_dies_says_nothing_of_tasks_that_never_began() -> None:
         finally:
             sys.unraisablehook = hook
     assert [str(each.message) for each in said] == []
+
+
+async def _fails() -> None:
+    raise OSError("nobody has looked")
+
+
+def _fail() -> None:
+    raise OSError("nobody has looked")
+
+
+@pytest.mark.parametrize(
+    "begin", [lambda loop: loop.run_in_executor(None, _fail), lambda loop: loop.create_task(_fails())]
+)
+def test_what_failed_and_nobody_looked_at_is_told_before_its_process_is_gone(
+    begin: Callable[[SimLoop], object],
+) -> None:
+    """Interpreted, it is in a cycle with the frames that it came through, and nothing collects during a run."""
+    world, loop = scheduler()
+    gc.disable()
+    try:
+        begin(loop)
+        world.run_for(1)
+        loop.abandon()
+    finally:
+        gc.enable()
+    [told] = world.failures
+    assert "exception was never retrieved: OSError: nobody has looked" in told
+
+
+def test_what_failed_and_was_looked_at_is_not_told() -> None:
+    world, loop = scheduler()
+    failing = loop.create_task(_fails())
+    world.run_for(1)
+    assert loop.has_unseen
+    assert isinstance(failing.exception(), OSError)
+    assert not loop.has_unseen
+    loop.abandon()
+    assert world.failures == []
 
 
 def test_a_paused_process_goes_on_where_it_was() -> None:

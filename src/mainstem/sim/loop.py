@@ -8,6 +8,7 @@
   later one. There are no threads.
 - A process that dies takes nothing with it: its tasks are abandoned where they stand, so that no `finally` runs, and
   kept from the collector until the run is over. A paused one keeps what would have run for later.
+- What failed and nobody looked at is told when it is let go of, and at the latest before its process is gone.
 - A loop that never waits, or only for what is due already, is an error, not a hang: the steps of one instant are
   bounded.
 
@@ -16,6 +17,7 @@ This runs for every step of every process, so it is compiled where the hot modul
 
 import asyncio
 import contextvars
+import gc
 import heapq
 import inspect
 import itertools
@@ -28,7 +30,7 @@ from functools import partial
 from random import Random
 from typing import Any, Final, TypeVar
 
-from mainstem.sim.tasks import SimFuture, SimTask, whose
+from mainstem.sim.tasks import SimFuture, SimTask, is_unseen, whose
 
 T = TypeVar("T")
 
@@ -230,6 +232,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._tasks: list[weakref.ref[asyncio.Task[Any]]] = []
         """Its own, in the order they were made: asyncio knows those of all loops only, in no order."""
         self._tasks_max = TASKS_MIN
+        self._failed: list[weakref.ref[asyncio.Future[Any]]] = []
         # Drawn, so that tasks of two loops are not hashed alike: asyncio keeps those of all loops, and of all runs that
         # the collector has not come by, in one set.
         self._numbered = rng.getrandbits(60)
@@ -322,6 +325,19 @@ class SimLoop(asyncio.AbstractEventLoop):
         if self.after_step is not None:
             self.after_step()
 
+    def failed(self, future: "asyncio.Future[Any]") -> None:
+        """A future of this loop has failed."""
+        self._failed.append(weakref.ref(future))
+
+    @property
+    def has_unseen(self) -> bool:
+        """Whether something has failed that nobody has looked at yet, or ever will.
+
+        Then the collector has to come by, which it does not do by itself during a run: a failure is in a cycle with the
+        frames that it came through where code is interpreted, and in none where it is compiled. Both tell the same.
+        """
+        return any(is_unseen(each()) for each in self._failed) or any(is_unseen(each()) for each in self._tasks)
+
     # Network
 
     async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
@@ -339,6 +355,8 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def abandon(self) -> None:
         """The process is gone, wherever its tasks were."""
+        if not self.is_dead and self.has_unseen:
+            gc.collect()
         self.is_dead = True
         self.parked.clear()
         for each in self._tasks:
@@ -398,7 +416,7 @@ def _settle(future: "asyncio.Future[Any]", result: Any, error: Exception | None)
 
 
 def _lives(task: "asyncio.Task[Any] | None") -> bool:
-    return task is not None and not task.done()
+    return task is not None and (not task.done() or is_unseen(task))
 
 
 def _where(error: object) -> str:

@@ -584,7 +584,10 @@ class World:
             checker.at_end(self.process.broker)
         if not self.is_for_users and rot_inside.comes(self.seed):
             rot_inside.RotInside(self).run()
-            self._check()
+        assert self.process.loop is not None
+        if any(not loop.is_dead and loop.has_unseen for loop in (*self._loops, self.process.loop)):
+            gc.collect()
+        self._check()
         self.counts["acknowledged"] += self.ledger.acked_count
         self.counts["read"] += self.ledger.read_count
 

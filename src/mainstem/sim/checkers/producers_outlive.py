@@ -44,7 +44,7 @@ class ProducersOutlive(Checker):
         return dict(self._by_start)
 
     def expect(self, by_start: dict[str, bytes]) -> None:
-        """The broker comes back with a copy of its disk, on which these may be lost again: what was cached is no more."""
+        """The broker comes back with a copy of its disk, and what was only cached on that may be lost."""
         self._by_start = by_start
 
     def starting(self) -> None:
