@@ -12,6 +12,7 @@ from mainstem.client.admin import AsyncAdmin
 from mainstem.client.admin_types import NewTopic
 from mainstem.client.batches import SendFuture
 from mainstem.client.connection import BrokerConnection
+from mainstem.client.errors import KafkaTimeoutError
 from mainstem.client.producer import AsyncProducer
 from mainstem.protocol.batch import iterate_batches
 from mainstem.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -92,6 +93,41 @@ async def read(partition: int) -> list[bytes | None]:
 @pytest.mark.parametrize("seed", range(8))
 def test_each_record_is_written_once_and_in_order_whatever_goes_wrong(seed: int) -> None:
     Scene(seed).run()
+
+
+def test_a_record_in_flight_fails_at_the_moment_its_time_is_up_whenever_it_was_sent() -> None:
+    """Compared by a difference and armed by a sum, that moment was not there yet by the last bit, again and again."""
+    scene = ClientScene(1)
+
+    async def story() -> None:
+        async with (
+            AsyncAdmin(bootstrap_servers=BOOTSTRAP, rng=Random(1)) as admin,
+            AsyncProducer(
+                bootstrap_servers=BOOTSTRAP,
+                rng=Random(1),
+                clock=scene.process.clock.wall_ms,
+                request_timeout_ms=500,
+                delivery_timeout_ms=600,
+            ) as producer,
+        ):
+            await admin.create_topics([NewTopic("log", 1, 1)])
+            await producer.send_and_wait("log", b"first")
+            broker = scene.process.loop
+            assert broker is not None
+            for number in range(20):
+                broker.pause()
+                sent = await producer.send("log", b"%d" % number)
+                # Sent so late that its own time is up before that of its request.
+                scene.loop.pause()
+                scene.scheduler.later(0.2 + scene.rng.random() / 10, scene.loop.resume)
+                with pytest.raises(KafkaTimeoutError, match="within delivery_timeout_ms"):
+                    await sent
+                broker.resume()
+                await asyncio.sleep(0.5)
+
+    task = scene.loop.create_task(story())
+    assert scene.scheduler.run_until(task.done, 60)
+    task.result()
 
 
 @pytest.mark.campaign

@@ -10,6 +10,7 @@ import pytest
 from mainstem.build_info import build_name
 from mainstem.core.controller.image import TOPIC, ClusterImage
 from mainstem.core.log.config import LogConfig
+from mainstem.core.log.producers import CapturedProducers
 from mainstem.protocol.batch import BatchView
 from mainstem.protocol.builder import BatchBuilder
 from mainstem.protocol.messages.metadata_records import ConfigRecord, TopicRecord
@@ -31,6 +32,7 @@ from mainstem.sim.written import Written, WrittenLog
 from mainstem.storage.open_files import OpenFiles
 from mainstem.storage.partition_folder import COPY
 from mainstem.storage.recovery import open_log
+from mainstem.storage.snapshot import encode_snapshot
 
 PLACE = ("log", 0)
 EXPIRATION_MS = 1000
@@ -365,11 +367,48 @@ class Copied(Run):
         image = SimpleNamespace(topics_by_id={})
         return SimpleNamespace(partitions=Partitions([partition]), image=image)
 
+    def die_starting_with_a_failed_directory(self) -> None:
+        broker = self._broker(16)
+        broker.partitions.clear()
+        broker.partitions.dirs = SimpleNamespace(any_offline=True)
+        self.crash_keeps.died(broker, "fatal: /data")
+
     def die_starting(self, how: str) -> None:
         self.crash_keeps.died(None, how)
 
     def come_back(self, end: int) -> None:
         self.crash_keeps.served(self._broker(end))
+
+
+SNAPSHOT = "00000000000000000010.snapshot"
+
+
+class Started(Run):
+    """One partition on a disk, with these files, and starts of a broker with it."""
+
+    def __init__(self, *files: str) -> None:
+        super().__init__()
+        self.disk = self.world.disk = SimDisk(Random(0))
+        self.world.had_disk_error = False
+        self.world.producers_expire = False
+        self.world.may_trim = lambda topic: True
+        self.disk.make_directories("/data/short-0")
+        for name in files:
+            self.disk.open(f"/data/short-0/{name}", create=True)
+        self.outlive = ProducersOutlive(self.world)
+
+    def write(self, snapshot: bytes) -> None:
+        self.disk.open(f"/data/short-0/{SNAPSHOT}", create=True).write_at(0, [snapshot])
+
+    def start(self, writes: bytes = b"") -> None:
+        self.outlive.starting()
+        if writes:
+            self.write(writes)
+        self.outlive.served(SimpleNamespace(partitions=[]))  # type: ignore[arg-type]
+
+    def needs_a_snapshot(self) -> None:
+        with pytest.raises(Violation, match="T1 a snapshot is there for what is gone"):
+            self.start()
 
 
 @pytest.mark.skipif(build_name() != "interpreted", reason="compiled code takes nothing in a partition's place")
@@ -388,27 +427,44 @@ def test_of_a_copied_disk_a_power_loss_may_take_what_was_not_synced_when_it_was_
         run.come_back(15)
 
 
+@pytest.mark.skipif(build_name() != "interpreted", reason="compiled code takes nothing in a partition's place")
+def test_a_coordinator_may_have_written_in_a_start_to_a_log_whose_directory_failed_then() -> None:
+    """Seed 30019328: its partition was gone when the broker died, and could not be asked where its log ended."""
+    run = Copied()
+    run.die_starting_with_a_failed_directory()
+    run.come_back(19)
+    run = Copied()
+    run.die_starting_with_a_failed_directory()
+    with pytest.raises(Violation, match="D3 a crash loses only what was not synced"):
+        run.come_back(15)
+
+
 def test_a_snapshot_in_a_copy_that_has_not_taken_its_place_stands_for_nothing() -> None:
     """Seeds 300056, 301381: a kill while what is known of producers was written beside the copy."""
-    run = Run()
-    disk = run.world.disk = SimDisk(Random(0))
-    run.world.had_disk_error = False
-    run.world.producers_expire = False
-    run.world.may_trim = lambda topic: True
-    disk.make_directories("/data/short-0")
-    for name in (COPY, "00000000000000000010.log", "00000000000000000010.snapshot"):
-        disk.open(f"/data/short-0/{name}", create=True)
-    outlive = ProducersOutlive(run.world)
+    run = Started(COPY, "00000000000000000010.log", SNAPSHOT)
+    run.start()
+    run.start()
+    run.disk.remove(f"/data/short-0/{COPY}")
+    run.needs_a_snapshot()
 
-    def start() -> None:
-        outlive.starting()
-        outlive.served(SimpleNamespace(partitions=[]))  # type: ignore[arg-type]
 
-    start()
-    start()
-    disk.remove(f"/data/short-0/{COPY}")
-    with pytest.raises(Violation, match="T1 a snapshot is there for what is gone"):
-        start()
+@pytest.mark.parametrize("is_by_start", [True, False])
+def test_of_a_copied_disk_too_a_snapshot_that_a_start_wrote_may_be_lost(is_by_start: bool) -> None:
+    """Seed 30017644: it was only cached when the disk was copied, and a power loss came when it was back."""
+    run = Started("00000000000000000010.log", *(() if is_by_start else (SNAPSHOT,)))
+    snapshot = b"".join(encode_snapshot(CapturedProducers([], 1, 10)))
+    if not is_by_start:
+        run.write(snapshot)
+    run.start(snapshot if is_by_start else b"")
+    by_start = run.outlive.by_start
+    run.outlive.forget()
+    run.outlive.expect(by_start)
+    run.start()
+    run.disk.cut_file(f"/data/short-0/{SNAPSHOT}", 0)
+    if is_by_start:
+        run.start()
+    else:
+        run.needs_a_snapshot()
 
 
 @pytest.mark.parametrize("is_removed", [True, False])

@@ -4,11 +4,12 @@ import asyncio
 import gc
 import sys
 import warnings
+from collections.abc import Callable
 from random import Random
 
 import pytest
 
-from mainstem.sim.loop import Scheduler, SimLoop, make_loop
+from mainstem.sim.loop import STEPS_PER_INSTANT_MAX, Scheduler, SimLoop, make_loop
 
 
 def scheduler() -> tuple[Scheduler, SimLoop]:
@@ -74,6 +75,44 @@ def test_a_process_that_dies_says_nothing_of_tasks_that_never_began() -> None:
     assert [str(each.message) for each in said] == []
 
 
+async def _fails() -> None:
+    raise OSError("nobody has looked")
+
+
+def _fail() -> None:
+    raise OSError("nobody has looked")
+
+
+@pytest.mark.parametrize(
+    "begin", [lambda loop: loop.run_in_executor(None, _fail), lambda loop: loop.create_task(_fails())]
+)
+def test_what_failed_and_nobody_looked_at_is_told_before_its_process_is_gone(
+    begin: Callable[[SimLoop], object],
+) -> None:
+    """Interpreted, it is in a cycle with the frames that it came through, and nothing collects during a run."""
+    world, loop = scheduler()
+    gc.disable()
+    try:
+        begin(loop)
+        world.run_for(1)
+        loop.abandon()
+    finally:
+        gc.enable()
+    [told] = world.failures
+    assert "exception was never retrieved: OSError: nobody has looked" in told
+
+
+def test_what_failed_and_was_looked_at_is_not_told() -> None:
+    world, loop = scheduler()
+    failing = loop.create_task(_fails())
+    world.run_for(1)
+    assert loop.has_unseen
+    assert isinstance(failing.exception(), OSError)
+    assert not loop.has_unseen
+    loop.abandon()
+    assert world.failures == []
+
+
 def test_a_paused_process_goes_on_where_it_was() -> None:
     world, loop = scheduler()
 
@@ -109,6 +148,28 @@ def test_a_loop_that_never_waits_is_an_error() -> None:
     loop.call_soon(again)
     with pytest.raises(AssertionError, match="without ever waiting"):
         world.run_until(lambda: False, 1)
+
+
+def test_a_loop_that_waits_only_for_what_is_due_already_is_an_error() -> None:
+    world, loop = scheduler()
+
+    def again() -> None:
+        loop.call_later(0, again)
+
+    loop.call_later(0, again)
+    with pytest.raises(AssertionError, match="without ever waiting"):
+        world.run_until(lambda: False, 1)
+
+
+def test_a_loop_that_waits_between_its_steps_may_take_as_many_as_it_likes() -> None:
+    world, loop = scheduler()
+
+    def again() -> None:
+        loop.call_later(0.001, again)
+
+    again()
+    world.run_for(0.001 * (STEPS_PER_INSTANT_MAX + 100))
+    assert world.steps > STEPS_PER_INSTANT_MAX
 
 
 def test_of_a_task_that_never_waits_its_own_line_is_named() -> None:

@@ -59,6 +59,31 @@ def test_a_seed_is_the_same_run_compiled_and_interpreted(what: str) -> None:
     assert digest_elsewhere(compiled.seed, "1", str(SOURCE)) == compiled.digest
 
 
+UNSEEN = """
+from mainstem.sim.world import World
+
+def fail():
+    raise OSError("nobody has looked")
+
+world = World(3)
+world.scheduler.later(2.0, lambda: world.clients["plain"][0].run_in_executor(None, fail))
+print(world.run().violation)
+"""
+"""A run in which a thread of a client fails, which is told as soon as nobody has the failure any more."""
+
+
+@pytest.mark.skipif(build_name() != "compiled", reason="it takes both builds, and this is the one that is always there")
+def test_what_failed_and_nobody_looked_at_is_told_compiled_and_interpreted() -> None:
+    """Seed 77000306: interpreted, nobody was told, as nothing collects during a run."""
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", UNSEEN], env=environment, capture_output=True, text=True, timeout=120, check=True
+        ).stdout
+        for environment in (dict(os.environ), os.environ | {"PYTHONPATH": str(SOURCE)})
+    ]
+    assert all("nothing fails unnoticed" in each and "OSError: nobody has looked" in each for each in said), said
+
+
 def test_another_seed_is_another_run() -> None:
     assert run_seed(3).digest != run_seed(4).digest
 

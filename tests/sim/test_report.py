@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import re
 import signal
+import sys
 import time
 from collections import Counter
 from random import Random
@@ -12,6 +13,7 @@ from random import Random
 import pytest
 
 from mainstem.sim import __main__ as sim_main
+from mainstem.sim import workers
 from mainstem.sim.__main__ import progress, report
 from mainstem.sim.expected import EXPECTED, REACHED, SEEDS_MIN, SELDOM, never_happened
 from mainstem.sim.ledger import Violation
@@ -103,9 +105,7 @@ def test_a_campaign_runs_each_seed_once_and_its_workers_collect_no_garbage(
     finally:
         gc.unfreeze()
     assert sorted(each.seed for each in results) == list(range(7, 7 + seeds))
-    forked = [each for each in results if each.seed >= 7 + sim_main.SEEDS_BEFORE_FORKS]
-    assert len(forked) == max(0, seeds - sim_main.SEEDS_BEFORE_FORKS)
-    assert not any(each.counts["collects"] for each in forked)
+    assert not any(each.counts["collects"] for each in results)
 
 
 def _dies_at_20(seed: int) -> Result:
@@ -129,6 +129,51 @@ def test_a_worker_that_dies_costs_the_seed_that_it_was_at_and_no_other(
     assert "its process died: SIGKILL" in told
     assert "100/100 seeds, 1 failed" in told
     assert told.endswith("failed: 20\n")
+
+
+def _hangs_at_20(seed: int) -> Result:
+    while seed == 20:
+        pass
+    return _no_run(seed)
+
+
+@pytest.mark.parametrize("first", [7, 20])
+def test_a_seed_that_hangs_is_a_failed_seed(
+    first: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A campaign waited for it for ever; so it did for one of the first, which are run to warm up, too."""
+    monkeypatch.setattr(sim_main, "run_seed", _hangs_at_20)
+    monkeypatch.setattr(workers, "SEED_S_MAX", 1)
+    try:
+        assert sim_main._campaign(first, 40, 2) == 1
+    finally:
+        gc.unfreeze()
+    told = capsys.readouterr().out
+    assert "seed 20 broke a promise: a run ends" in told
+    assert "it was not over after 1 s" in told
+    assert "40/40 seeds, 1 failed" in told
+    assert told.endswith("failed: 20\n")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("--jobs 0", "--jobs is 0; it must be 1 or more"),
+        ("--seeds 0", "--seeds is 0; it must be 1 or more"),
+        ("--seeds -5", "--seeds is -5; it must be 1 or more"),
+        ("--seeds 5 --trace run.jsonl", "--trace is for one run; say which by --seed"),
+        ("--seed 5 --seeds 5", "argument --seeds: not allowed with argument --seed"),
+        ("--seed 5 --trace /nowhere/x", "--trace is /nowhere/x, which cannot be written: No such file or directory"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_in_a_sentence(
+    given: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["sim", *given.split()])
+    with pytest.raises(SystemExit) as ended:
+        sim_main.main()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.endswith(f"error: {said}\n")
 
 
 def test_a_campaign_that_is_given_up_leaves_no_worker_behind() -> None:

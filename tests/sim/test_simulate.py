@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,18 @@ def test_the_page_about_the_simulator() -> None:
     left = run_page("simulator.md")
     assert left["counts"]["own processes ended"] == 5
     assert "optimist" in left["told"]
+
+
+def test_the_page_tells_of_all_faults_and_which_are_on() -> None:
+    page = (Path(__file__).parents[2] / "docs/simulator.md").read_text()
+    table = page.partition("| `faults` | |")[2].partition("\n\n")[0]
+    told = [re.findall("`([^`]+)`", line.split("|")[1]) for line in table.splitlines() if line.startswith("| `")]
+    with pytest.raises(ValueError, match="there are ") as refused:
+        simulate({}, topics={}, seeds=[1], faults=["nothing"])
+    named = str(refused.value).partition("there are ")[2].split(", ")
+    assert sorted(name for row in told for name in row) == sorted(named)
+    assert "All but the last three rows are on" in page
+    assert [name for row in told[:-3] for name in row] == list(DEFAULT_FAULTS)
 
 
 def test_a_seed_is_the_same_run_every_time() -> None:

@@ -244,7 +244,7 @@ class Sender:
         at_s = self._accumulator.next_ready_s(now_s)
         oldest_s = self._accumulator.oldest_s()
         if oldest_s < FOREVER_S:
-            at_s = min(at_s, oldest_s + self._options.delivery_timeout_ms / 1000)
+            at_s = min(at_s, self._late_s(oldest_s))
         if at_s < FOREVER_S:
             self._timer = self._loop.call_at(max(at_s, now_s + 0.0002), self.wake)
 
@@ -435,12 +435,16 @@ class Sender:
             self.transactions.batch_failed(batch, error)
 
     def _is_late(self, batch: ProducerBatch, now_s: float) -> bool:
-        return now_s - batch.created_s >= self._options.delivery_timeout_ms / 1000
+        return now_s >= self._late_s(batch.created_s)
+
+    def _late_s(self, created_s: float) -> float:
+        """When its time is up: the one sum that is compared and waited for, or a timer could come and find nothing."""
+        return created_s + self._options.delivery_timeout_ms / 1000
 
     def _watch(self, request: _Request) -> None:
         """Sees to it that what is in flight is given up in time, too. Mostly the request's own time is up before."""
         waiting = [batch.created_s for _, batch in request.batches.values() if not batch.is_done]
-        at_s = min(waiting, default=FOREVER_S) + self._options.delivery_timeout_ms / 1000
+        at_s = self._late_s(min(waiting, default=FOREVER_S))
         if at_s < self._loop.time() + self._options.request_timeout_ms / 1000:
             request.timer = self._loop.call_at(at_s, self._overdue, request)
 

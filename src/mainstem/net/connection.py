@@ -357,9 +357,11 @@ class Connection:
 
         def done(future: "asyncio.Future[bytes]") -> None:
             self._warming = False
+            # Asked first: a failure that nobody has looked at would be called an error of ours.
+            has_failed = future.cancelled() or future.exception() is not None
             if self._transport is None:
                 piece.release()
-            elif future.cancelled() or future.exception() is not None or not future.result():
+            elif has_failed or not future.result():
                 self.abort()
             else:
                 # The page may be gone again under memory pressure: send what was read, so that we move on.

@@ -23,12 +23,23 @@ SEEDS_BEFORE_FORKS: Final = 2 * TRANSACTIONAL_EVERY
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m mainstem.sim", description=__doc__)
-    parser.add_argument("--seed", type=int, help="replay this one run")
-    parser.add_argument("--trace", metavar="FILE", help="write what happens as JSON lines")
-    parser.add_argument("--seeds", type=int, default=200, help="how many seeds a campaign runs")
+    one_or_many = parser.add_mutually_exclusive_group()
+    one_or_many.add_argument("--seed", type=int, help="replay this one run")
+    one_or_many.add_argument("--seeds", type=int, default=200, help="how many seeds a campaign runs")
+    parser.add_argument("--trace", metavar="FILE", help="write what happens in the one run as JSON lines")
     parser.add_argument("--from", dest="first", type=int, default=0, help="the first of them")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args()
+    for name in ("seeds", "jobs"):
+        if getattr(given, name) < 1:
+            parser.error(f"--{name} is {getattr(given, name)}; it must be 1 or more")
+    if given.trace is not None:
+        if given.seed is None:
+            parser.error("--trace is for one run; say which by --seed")
+        try:
+            open(given.trace, "w").close()
+        except OSError as error:
+            parser.error(f"--trace is {given.trace}, which cannot be written: {error.strerror}")
     if os.environ.get("PYTHONHASHSEED") is None:
         os.environ["PYTHONHASHSEED"] = "0"
         os.execv(sys.executable, [sys.executable, "-m", "mainstem.sim", *sys.argv[1:]])
@@ -62,12 +73,14 @@ def report(result: Result) -> str:
 
 
 def _results(first: int, seeds: int, jobs: int) -> Iterator[Result]:
-    """The first seeds run here: what the first runs of a process make for all later ones, as encoders and decoders, is
-    made before any worker is forked.
+    """The first seeds run here as well, once they are known to end: what the first runs of a process make for all later
+    ones, as encoders and decoders, is made before any other worker is forked.
     """
     after = first + min(seeds, SEEDS_BEFORE_FORKS)
-    for seed in range(first, after):
-        yield run_seed(seed)
+    for result in run_in_workers(run_seed, range(first, after), jobs):
+        if result.violation is None and after < first + seeds:
+            run_seed(result.seed)
+        yield result
     gc.collect()
     gc.freeze()
     yield from run_in_workers(run_seed, range(after, first + seeds), jobs)

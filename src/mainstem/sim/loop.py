@@ -8,13 +8,16 @@
   later one. There are no threads.
 - A process that dies takes nothing with it: its tasks are abandoned where they stand, so that no `finally` runs, and
   kept from the collector until the run is over. A paused one keeps what would have run for later.
-- A loop that never waits is an error, not a hang: the steps of one instant are bounded.
+- What failed and nobody looked at is told when it is let go of, and at the latest before its process is gone.
+- A loop that never waits, or only for what is due already, is an error, not a hang: the steps of one instant are
+  bounded.
 
 This runs for every step of every process, so it is compiled where the hot modules are, and written for that.
 """
 
 import asyncio
 import contextvars
+import gc
 import heapq
 import inspect
 import itertools
@@ -27,7 +30,7 @@ from functools import partial
 from random import Random
 from typing import Any, Final, TypeVar
 
-from mainstem.sim.tasks import SimFuture, SimTask, whose
+from mainstem.sim.tasks import SimFuture, SimTask, is_unseen, whose
 
 T = TypeVar("T")
 
@@ -71,6 +74,8 @@ class Scheduler:
     def __init__(self, rng: Random) -> None:
         self.now = 0.0
         self.steps = 0
+        self._steps_before = 0
+        """How many there had been when time moved last."""
         self.is_decided = False
         """Whether the run is over, whatever was to come: something has failed."""
         self.failures: list[str] = []
@@ -116,7 +121,7 @@ class Scheduler:
     def _next_instant(self, deadline: float) -> bool:
         if not self._ready:
             if not self._due or self._due[0][0] > deadline:
-                self.now = max(self.now, deadline)
+                self._move_to(deadline)
                 return False
             self._advance()
         if self._ready:
@@ -132,8 +137,7 @@ class Scheduler:
     def _advance(self) -> None:
         """On to the next instant: everything that is due then becomes ready."""
         when, _, _, loop, what = heapq.heappop(self._due)
-        if when > self.now:
-            self.now = when
+        self._move_to(when)
         if loop is None:
             assert not isinstance(what, SimHandle)
             self._let_run(None)
@@ -144,9 +148,14 @@ class Scheduler:
             if not what.is_cancelled:
                 self._ready.append((loop, what))
 
+    def _move_to(self, when: float) -> None:
+        if when > self.now:
+            self.now = when
+            self._steps_before = self.steps
+
     def _run_ready(self) -> None:
         ready = self._ready
-        steps = 0
+        steps = self.steps - self._steps_before
         while ready:
             loop, handle = ready.popleft()
             if loop.is_dead or handle.is_cancelled:
@@ -173,7 +182,7 @@ class Scheduler:
                 loop.call_exception_handler({"message": f"{what} failed", "exception": error})
             if loop.after_step is not None:
                 loop.after_step()
-        self.steps += steps
+        self.steps = self._steps_before + steps
 
 
 class SimClock:
@@ -223,6 +232,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._tasks: list[weakref.ref[asyncio.Task[Any]]] = []
         """Its own, in the order they were made: asyncio knows those of all loops only, in no order."""
         self._tasks_max = TASKS_MIN
+        self._failed: list[weakref.ref[asyncio.Future[Any]]] = []
         # Drawn, so that tasks of two loops are not hashed alike: asyncio keeps those of all loops, and of all runs that
         # the collector has not come by, in one set.
         self._numbered = rng.getrandbits(60)
@@ -315,6 +325,19 @@ class SimLoop(asyncio.AbstractEventLoop):
         if self.after_step is not None:
             self.after_step()
 
+    def failed(self, future: "asyncio.Future[Any]") -> None:
+        """A future of this loop has failed."""
+        self._failed.append(weakref.ref(future))
+
+    @property
+    def has_unseen(self) -> bool:
+        """Whether something has failed that nobody has looked at yet, or ever will.
+
+        Then the collector has to come by, which it does not do by itself during a run: a failure is in a cycle with the
+        frames that it came through where code is interpreted, and in none where it is compiled. Both tell the same.
+        """
+        return any(is_unseen(each()) for each in self._failed) or any(is_unseen(each()) for each in self._tasks)
+
     # Network
 
     async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
@@ -332,6 +355,8 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def abandon(self) -> None:
         """The process is gone, wherever its tasks were."""
+        if not self.is_dead and self.has_unseen:
+            gc.collect()
         self.is_dead = True
         self.parked.clear()
         for each in self._tasks:
@@ -391,7 +416,7 @@ def _settle(future: "asyncio.Future[Any]", result: Any, error: Exception | None)
 
 
 def _lives(task: "asyncio.Task[Any] | None") -> bool:
-    return task is not None and not task.done()
+    return task is not None and (not task.done() or is_unseen(task))
 
 
 def _where(error: object) -> str:

@@ -27,9 +27,18 @@ def whose(callback: Callable[..., object]) -> str:
     return where
 
 
+def is_unseen(future: "asyncio.Future[Any] | None") -> bool:
+    """Whether it has failed, and nobody has looked. asyncio says so when it is let go of."""
+    return future is not None and future.done() and future._log_traceback
+
+
 class SimFuture(asyncio.Future[Any]):
     __slots__ = ("_number",)
     _number: int
+
+    def set_exception(self, exception: BaseException | type[BaseException], /) -> None:
+        super().set_exception(exception)
+        self.get_loop().failed(self)  # type: ignore[attr-defined]
 
     def __hash__(self) -> int:
         try:

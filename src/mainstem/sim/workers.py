@@ -3,6 +3,7 @@
 - A worker is forked, runs some seeds and ends. It collects no garbage, so it must not get old.
 - It tells of each seed when that is through. One that dies, of a fault of compiled code or for want of memory, has lost
   the seed that it was at: that one has failed, and those that were to come are given to another worker.
+- A seed that is not through after `SEED_S_MAX` never will be: the kernel ends its worker then, whatever that is at.
 """
 
 import gc
@@ -19,6 +20,8 @@ from mainstem.sim.world import Result
 SEEDS_PER_WORKER: Final = 40
 SEEDS_PER_WORKER_MIN: Final = 5
 """Towards the end workers are given less, so that none is the last one for long."""
+SEED_S_MAX: Final = 600
+"""How long a seed may take, which takes a fifth of a second on a core of its own: the machine may be busy."""
 LOST: Final = "a run ends"
 """What is said to be broken where a run has taken its process with it."""
 
@@ -47,7 +50,10 @@ class Worker:
         self.results.close()
         self._process.join()
         code = self._process.exitcode or 0
-        return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        if code == -signal.SIGALRM:
+            return f"it was not over after {SEED_S_MAX} s"
+        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        return f"its process died: {how}"
 
     def kill(self) -> None:
         self._process.kill()
@@ -56,7 +62,9 @@ class Worker:
 
 def _work(run: Run, seeds: list[int], results: Connection) -> None:
     gc.disable()
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
     for seed in seeds:
+        signal.alarm(SEED_S_MAX)
         results.send(run(seed))
 
 
@@ -88,4 +96,4 @@ def run_in_workers(run: Run, seeds: Iterable[int], jobs: int) -> Generator[Resul
 
 
 def lost(seed: int, how: str) -> Result:
-    return Result(seed, Counter(), "", Violation(LOST, f"its process died: {how}"), [])
+    return Result(seed, Counter(), "", Violation(LOST, how), [])

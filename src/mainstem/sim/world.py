@@ -187,7 +187,7 @@ class World:
         durable_stays = DurableStays(self)
         self.moves = MovesEnd(self, self._crash_keeps)
         checkpoints = CheckpointsAreWhole(self)
-        producers_outlive = ProducersOutlive(self)
+        self._producers_outlive = producers_outlive = ProducersOutlive(self)
         sound_stays = SoundStays(self)
 
         def starting() -> None:
@@ -250,7 +250,7 @@ class World:
         self.observer = Observer(self)
         self.nemesis = Nemesis(self, Random(f"{seed}:nemesis"))
         self.admins: list[Admin] = []
-        self._image: tuple[SimDisk, Ends] | None = None
+        self._image: tuple[SimDisk, Ends, dict[str, bytes]] | None = None
 
     # The shape of a run
 
@@ -368,16 +368,17 @@ class World:
         broker = self.process.broker
         if self.process.is_serving and broker is not None and not self.had_disk_error:
             self.trace("image taken")
-            self._image = (self.disk.fork(), self._crash_keeps.ends(broker))
+            self._image = (self.disk.fork(), self._crash_keeps.ends(broker), self._producers_outlive.by_start)
 
     def older_disk(self) -> None:
         """X6: the machine comes back with its disk as it was when the image was taken."""
         if self._image is None:
             return
-        image, ends = self._image
+        image, ends, by_start = self._image
         self.count("X6 older disk")
         self._change_disk(image)
         self._crash_keeps.expect(ends)
+        self._producers_outlive.expect(by_start)
 
     def empty_disk(self) -> None:
         """X7: a new disk, formatted; somebody creates the topics again."""
@@ -583,7 +584,10 @@ class World:
             checker.at_end(self.process.broker)
         if not self.is_for_users and rot_inside.comes(self.seed):
             rot_inside.RotInside(self).run()
-            self._check()
+        assert self.process.loop is not None
+        if any(not loop.is_dead and loop.has_unseen for loop in (*self._loops, self.process.loop)):
+            gc.collect()
+        self._check()
         self.counts["acknowledged"] += self.ledger.acked_count
         self.counts["read"] += self.ledger.read_count
 

@@ -1,9 +1,12 @@
 """Connections over real sockets: order, bounds, and slices of files, under both event loops."""
 
 import asyncio
+import errno
+import gc
 import os
 import socket
 import struct
+import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -234,6 +237,41 @@ def test_slices_of_files_arrive_whole_between_bytes_and_are_released_once(
         peer.listener.close()
 
     run(scenario())
+
+
+def test_a_read_that_fails_when_the_peer_has_gone_is_nobodys_mistake(
+    run: Callable[[Coroutine[Any, Any, None]], None], tmp_path: Path
+) -> None:
+    (tmp_path / "log").write_bytes(bytes(100))
+    is_read, may_fail = threading.Event(), threading.Event()
+    told: list[object] = []
+
+    class Failing(Slice):
+        def read(self, at: int, size: int) -> bytes:
+            is_read.set()
+            may_fail.wait()
+            raise OSError(errno.EIO, "the disk failed")
+
+    piece = Failing(tmp_path / "log", 0, 100, cold_reads=1)
+
+    async def scenario() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context["message"]))
+        peer = await connect(lambda exchange: exchange.respond([piece]))
+        peer.send(b"x")
+        while not is_read.is_set():
+            await asyncio.sleep(0.001)
+        peer.writer.transport.abort()
+        while peer.listener.connection_count:
+            await asyncio.sleep(0.001)
+        may_fail.set()
+        while not piece.released:
+            await asyncio.sleep(0.001)
+        gc.collect()
+        await asyncio.sleep(0)
+        peer.listener.close()
+
+    run(scenario())
+    assert told == []
 
 
 def test_a_peer_that_does_not_read_stops_being_read_and_hurts_nobody(

@@ -1,5 +1,7 @@
 """D3: what a crash may take. Nothing, where the process was killed; with the power, only what was not yet synced."""
 
+from typing import Final
+
 from mainstem.broker.app import Broker
 from mainstem.sim.checkers import Checker
 from mainstem.sim.ledger import Violation
@@ -7,6 +9,9 @@ from mainstem.storage.log import Log
 
 Key = tuple[bytes, int]
 Ends = dict[Key, tuple[int, int]]
+
+UNKNOWN: Final = 1 << 40
+"""Where a log may end at most when nobody can tell: a write that failed may have left its whole batch."""
 
 
 class CrashKeeps(Checker):
@@ -38,15 +43,16 @@ class CrashKeeps(Checker):
             if power and key in self._durable:
                 self._may_end[key] = (min(low, self._durable[key]), high)
         if broker is not None and not self.world.process.is_serving:
-            # Coordinators may have written to their logs before the start was through.
-            for partition in broker.partitions:
-                key = (partition.topic_id, partition.index)
-                if key in self._may_end:
-                    low, high = self._may_end[key]
-                    self._may_end[key] = (low, max(high, partition.log.log_end))
+            # Coordinators may have written to their logs before the start was through. Those of a directory that has
+            # failed since are no longer there to be asked.
+            here = {(partition.topic_id, partition.index): partition.log for partition in broker.partitions}
+            for key, (low, high) in list(self._may_end.items()):
+                if key in here:
+                    self._may_end[key] = (low, max(high, here[key].log_end))
+                elif broker.partitions.dirs.any_offline:
+                    self._may_end[key] = (low, UNKNOWN)
         for key, log in self._logs.items():
-            # A write that failed may have left its whole batch.
-            high = 1 << 40 if log.failure is not None else log.log_end
+            high = UNKNOWN if log.failure is not None else log.log_end
             self._may_end[key] = (log.recovery_point if power else log.log_end, high)
             self._durable[key] = log.recovery_point
         self._logs.clear()

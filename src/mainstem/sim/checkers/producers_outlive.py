@@ -38,6 +38,15 @@ class ProducersOutlive(Checker):
         self._by_start.clear()
         self._has_served = False
 
+    @property
+    def by_start(self) -> dict[str, bytes]:
+        """The snapshots, with what is in them, that may be lost again: a start has written them, and nobody since."""
+        return dict(self._by_start)
+
+    def expect(self, by_start: dict[str, bytes]) -> None:
+        """The broker comes back with a copy of its disk, and what was only cached on that may be lost."""
+        self._by_start = by_start
+
     def starting(self) -> None:
         """The broker is about to start, with the disk as it is."""
         found = self._snapshots()
