@@ -715,6 +715,7 @@ MUTATIONS = (
     Mutation("NATS 2.12.1", "acknowledged before it is synced", _ack_before_sync, ("P1", "D3", "G4", "lost"), 60),
     Mutation("early acks", "acknowledged with those before", _ack_with_the_flush_before, ("P1 what is shown",), 30),
     Mutation("first times", "a batch is as old as its first record", _first_time_is_indexed, ("D6", "P12"), 30),
+    Mutation("KAFKA-14238", "retention passes snapshots", starts.metadata_goes_past_its_snapshots, ("R8",), 30),
     Mutation("marker back", "a marker's removal is not synced", starts.marker_comes_back, ("D7", "D3"), 600),
     _of_transactions(
         "KAFKA-14884", "nobody looks again at the append", _late_batch_begins_a_transaction, TRANSACTIONS, 20

@@ -8,6 +8,7 @@ average. What happens less often says in `SELDOM` how large a campaign has to be
 from collections.abc import Mapping
 from typing import Final
 
+from mainstem.sim.checkers.metadata_replays import REACHED as METADATA_REACHED
 from mainstem.sim.movers import EXPECTED as MOVE_FAULTS
 from mainstem.sim.movers import REACHED as MOVE_REACHED
 from mainstem.sim.rot_inside import EXPECTED as ROT_FAULTS
@@ -155,6 +156,7 @@ REACHED: Final = (
     "epoch of a batch checked",
     "marker checked",
     "markers looked for",
+    *METADATA_REACHED,
     *TXN_REACHED,
     *TUNED_REACHED,
     *MOVE_REACHED,
