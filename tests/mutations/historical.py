@@ -813,6 +813,8 @@ MUTATIONS = (
     Mutation("segment ages", "segment.ms is ignored", watched.segments_do_not_age, ("P1 a segment",), 30),
     Mutation("KAFKA-7415", "empty terms", watched.terms_without_batches_are_not_known, ("P9 a term",), 30),
     Mutation("other terms", "any epoch will do", watched.any_term_will_do, ("P11",), 30),
+    Mutation("old ends", "old terms end with the log", answers.older_terms_end_with_the_log, ("P9 a term ends",), 30),
+    Mutation("told terms", "another epoch is told", answers.offsets_are_of_the_term_before, ("P9 an offset",), 30),
     Mutation("long polls", "nobody is woken", watched.nobody_is_woken, ("P12 who waits",), 30),
     _of_transactions("early aborts", "no time-out", watched.transactions_have_no_time, ("T12 a transaction",), 20),
     _of_transactions(
