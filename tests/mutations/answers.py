@@ -1,4 +1,5 @@
-"""Bugs of what readers are told: where a partition ends for them, where a moment is, and what is new in a session."""
+"""Bugs of what readers are told: where a partition ends for them, where a moment is, in which leader epoch, where that
+ended, and what is new in a session."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,6 +8,7 @@ import pytest
 
 from mainstem.broker.apis import k02_list_offsets
 from mainstem.broker.fetch_sessions import FetchSession
+from mainstem.core.log.epochs import EpochEnd, LeaderEpochs
 from mainstem.storage.readable_log import ReadableLog
 from mainstem.storage.timestamps import TimestampJob
 
@@ -58,3 +60,31 @@ def sessions_tell_of_offsets_alone(patch: pytest.MonkeyPatch, reached: Reached) 
         return told and not same
 
     patch.setattr(FetchSession, "must_tell", must_tell)
+
+
+def older_terms_end_with_the_log(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Our own, of KIP-320: who asks where an older leader's term ends is told the end of the log."""
+    original = LeaderEpochs.end_offset_for
+
+    def end_offset_for(self: LeaderEpochs, epoch: int, log_end: int) -> EpochEnd:
+        found = original(self, epoch, log_end)
+        if not 0 <= epoch < self.latest:
+            return found
+        reached()
+        return EpochEnd(found.epoch, log_end)
+
+    patch.setattr(LeaderEpochs, "end_offset_for", end_offset_for)
+
+
+def offsets_are_of_the_term_before(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Our own, of KIP-320: ListOffsets tells the leader epoch before the one that an offset was written in."""
+    original = k02_list_offsets._find
+
+    async def find(broker: Any, partition: Any, wanted: Any, request: Any, version: int) -> Any:
+        answer = await original(broker, partition, wanted, request, version)
+        if answer.leader_epoch > 0:
+            reached()
+            answer.leader_epoch -= 1
+        return answer
+
+    patch.setattr(k02_list_offsets, "_find", find)

@@ -715,6 +715,7 @@ MUTATIONS = (
     Mutation("NATS 2.12.1", "acknowledged before it is synced", _ack_before_sync, ("P1", "D3", "G4", "lost"), 60),
     Mutation("early acks", "acknowledged with those before", _ack_with_the_flush_before, ("P1 what is shown",), 30),
     Mutation("first times", "a batch is as old as its first record", _first_time_is_indexed, ("D6", "P12"), 30),
+    Mutation("KAFKA-14238", "retention passes snapshots", starts.metadata_goes_past_its_snapshots, ("R8",), 30),
     Mutation("marker back", "a marker's removal is not synced", starts.marker_comes_back, ("D7", "D3"), 600),
     _of_transactions(
         "KAFKA-14884", "nobody looks again at the append", _late_batch_begins_a_transaction, TRANSACTIONS, 20
@@ -812,6 +813,8 @@ MUTATIONS = (
     Mutation("segment ages", "segment.ms is ignored", watched.segments_do_not_age, ("P1 a segment",), 30),
     Mutation("KAFKA-7415", "empty terms", watched.terms_without_batches_are_not_known, ("P9 a term",), 30),
     Mutation("other terms", "any epoch will do", watched.any_term_will_do, ("P11",), 30),
+    Mutation("old ends", "old terms end with the log", answers.older_terms_end_with_the_log, ("P9 a term ends",), 30),
+    Mutation("told terms", "another epoch is told", answers.offsets_are_of_the_term_before, ("P9 an offset",), 30),
     Mutation("long polls", "nobody is woken", watched.nobody_is_woken, ("P12 who waits",), 30),
     _of_transactions("early aborts", "no time-out", watched.transactions_have_no_time, ("T12 a transaction",), 20),
     _of_transactions(

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from mainstem.broker.drivers.metadata_snapshots import Snapshots
 from mainstem.core.log.epochs import LeaderEpochs
 from mainstem.storage import checkpoint, log_directory, names
 from mainstem.storage.clean_shutdown import NAME, UNCLEAN, parse_marker, take_marker
+from mainstem.storage.log import Log
 from mainstem.storage.log_dirs import LogDirs
 from mainstem.storage.recovery import _Loader
 from mainstem.storage.snapshot import SnapshotFile
@@ -95,6 +97,27 @@ def torn_segments_go(patch: pytest.MonkeyPatch, reached: Reached) -> None:
         return cut
 
     patch.setattr(_Loader, "_recover_segment", recover_segment)
+
+
+def metadata_goes_past_its_snapshots(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """KAFKA-14238: retention takes the metadata log as any other, also what came after the newest snapshot."""
+    original = Snapshots._clean
+
+    async def clean(self: Snapshots, opened: Log) -> None:
+        count = len(self.kept)
+        await original(self, opened)
+        now_ms = self._clock.wall_ms()
+        if len(self.kept) == count or opened.high_watermark <= self.kept[-1].end_offset:
+            return
+        reached()
+        opened.roll(now_ms)
+        opened.advance_log_start(opened.high_watermark)
+        job = opened.begin_retirement(now_ms)
+        if job is not None:
+            job.run()
+            opened.finish_restructuring(job)
+
+    patch.setattr(Snapshots, "_clean", clean)
 
 
 def swaps_are_not_synced(patch: pytest.MonkeyPatch, reached: Reached) -> None:

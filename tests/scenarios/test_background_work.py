@@ -10,6 +10,7 @@ import pytest
 
 from mainstem.broker import housekeeping
 from mainstem.broker.app import Broker
+from mainstem.broker.drivers.quorum import FOLDER
 from mainstem.core.log.producers import Producer
 from mainstem.protocol.batch import iterate_batches
 from mainstem.protocol.builder import BatchBuilder
@@ -136,6 +137,29 @@ def test_what_was_deleted_goes_from_the_disk_when_its_time_has_come_however_seld
         assert len(list(tmp_path.glob("kept-0/*.log"))) == 1
 
     run_with_node(tmp_path, scenario, log_segment_delete_delay_ms="0", log_retention_check_interval_ms="3600000")
+
+
+def test_what_retention_took_of_the_metadata_goes_from_the_disk_though_no_snapshot_follows(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        for number in range(2):
+            await create_topic(peer, f"topic-{number}")
+            await node._quorum.snapshot()
+        folder = tmp_path / FOLDER
+        assert len(list(folder.glob("*.log"))) == 1
+        assert any(folder.glob("*.deleted"))
+        deadline = asyncio.get_running_loop().time() + 15
+        while any(folder.glob("*.deleted")):
+            assert asyncio.get_running_loop().time() < deadline, "it is still there"
+            await asyncio.sleep(0.02)
+
+    run_with_node(
+        tmp_path,
+        scenario,
+        log_retention_check_interval_ms="20",
+        metadata_max_retention_bytes="1",
+        metadata_max_idle_interval_ms="0",
+        internal_metadata_delete_delay_millis="300",
+    )
 
 
 def test_what_a_killed_kafka_had_compacted_is_there_after_every_start(tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ from mainstem.protocol.messages.metadata_records import ConfigRecord, TopicRecor
 from mainstem.sim.checkers.appended_once import AppendedOnce
 from mainstem.sim.checkers.crash_keeps import CrashKeeps
 from mainstem.sim.checkers.durable_stays import CHECKPOINT, DurableStays
-from mainstem.sim.checkers.metadata_replays import is_same
+from mainstem.sim.checkers.metadata_replays import REACHED as START_MOVED
+from mainstem.sim.checkers.metadata_replays import MetadataReplays, is_same
 from mainstem.sim.checkers.moves_end import MovesEnd
 from mainstem.sim.checkers.producers_outlive import ProducersOutlive
 from mainstem.sim.checkers.sound_stays import SoundStays
@@ -29,6 +30,7 @@ from mainstem.sim.ledger import Ledger, Violation
 from mainstem.sim.loop import EPOCH_MS, Scheduler, SimClock, make_loop
 from mainstem.sim.workloads import check_got_on
 from mainstem.sim.written import Written, WrittenLog
+from mainstem.storage.checkpoint import write_file_durably
 from mainstem.storage.open_files import OpenFiles
 from mainstem.storage.partition_folder import COPY
 from mainstem.storage.recovery import open_log
@@ -509,3 +511,20 @@ def test_images_are_the_same_by_what_is_in_them_not_by_the_order_it_came_in() ->
     assert is_same(_image(first="1", second="2"), _image(second="2", first="1"))
     assert not is_same(_image(first="1"), _image(first="2"))
     assert not is_same(_image(first="1", second="2"), _image(first="1"))
+
+
+def test_a_start_of_the_metadata_log_past_its_snapshots_is_noticed_when_it_moves() -> None:
+    disk = SimDisk(Random(0))
+    disk.make_directories("/data/__cluster_metadata-0")
+    write_file_durably(disk, "/data/__cluster_metadata-0/00000000000000000010-0000000001.checkpoint", b"snapshot")
+    counts: Counter[str] = Counter()
+    checker: Any = MetadataReplays(SimpleNamespace(disk=disk, count=lambda what: counts.update([what])))
+    log = SimpleNamespace(log_start=0)
+    broker: Any = SimpleNamespace(_quorum=SimpleNamespace(published_end=-1, _log=log))
+    checker.after_step(broker)
+    log.log_start = 10
+    checker.after_step(broker)
+    assert counts == {START_MOVED[0]: 1}
+    log.log_start = 11
+    with pytest.raises(Violation, match="R8 a snapshot covers what is gone"):
+        checker.after_step(broker)

@@ -149,7 +149,7 @@ class Broker:
         self.topic_creation = TopicCreation(self)
         self.producer_ids = ProducerIds(self)
         self.log_moves = LogMoves(self)
-        self.housekeeping = Housekeeping(loop, clock, config, self.partitions)
+        self.housekeeping = Housekeeping(loop, clock, config, self.partitions, self._quorum)
         self.compaction = Compaction(loop, clock, config, self.partitions)
         self.assignments = DirectoryAssignments(self)
         self.descriptors = Descriptors(

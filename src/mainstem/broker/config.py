@@ -42,6 +42,7 @@ EFFECTIVE = frozenset(
         "group.max.session.timeout.ms",
         "group.max.size",
         "group.min.session.timeout.ms",
+        "internal.metadata.delete.delay.millis",
         "listener.security.protocol.map",
         "listeners",
         "log.cleaner.backoff.ms",

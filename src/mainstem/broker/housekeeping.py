@@ -13,6 +13,7 @@ from typing import Any
 
 from mainstem.broker.clock import Clock
 from mainstem.broker.config import BrokerConfig
+from mainstem.broker.drivers.quorum import MetadataQuorum
 from mainstem.broker.partitions import Partitions
 from mainstem.protocol.errors import RemoteError
 from mainstem.storage.checkpoint import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
@@ -32,11 +33,17 @@ _PRODUCERS_AT_ONCE = 5000
 
 class Housekeeping:
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, clock: Clock, config: BrokerConfig, partitions: Partitions
+        self,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        config: BrokerConfig,
+        partitions: Partitions,
+        metadata: MetadataQuorum,
     ) -> None:
         self._loop = loop
         self._clock = clock
         self._partitions = partitions
+        self._metadata = metadata
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
         self._written: dict[str, object] = {}
@@ -102,7 +109,7 @@ class Housekeeping:
                 await asyncio.sleep(0)
 
     async def _remove(self) -> None:
-        """Removes what was taken out of logs, and partitions that were deleted, long enough ago."""
+        """Removes what was taken out of logs, of the metadata too, and deleted partitions, long enough ago."""
         for count, partition in enumerate(self._partitions):
             for job in partition.log.due_removals(self._clock.wall_ms()):
                 try:
@@ -113,6 +120,7 @@ class Housekeeping:
                     break
             if count % _SLICE == _SLICE - 1:
                 await asyncio.sleep(0)
+        await self._metadata.remove_files()
         for removal in self._partitions.dirs.take_removals(self._clock.wall_ms()):
             try:
                 await self._loop.run_in_executor(None, removal.run)

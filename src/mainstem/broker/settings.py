@@ -393,6 +393,10 @@ _TABLE: Final = (
 SETTINGS: Final[dict[str, Setting]] = {row[0]: Setting(*row) for row in _TABLE}
 
 INTERNAL_SETTINGS: Final[dict[str, Setting]] = {
-    row[0]: Setting(*row) for row in (("producer.id.expiration.check.interval.ms", "int", "600000", False),)
+    row[0]: Setting(*row)
+    for row in (
+        ("internal.metadata.delete.delay.millis", "long", "60000", False),
+        ("producer.id.expiration.check.interval.ms", "int", "600000", False),
+    )
 }
 """Settings that Kafka reads but does not list."""

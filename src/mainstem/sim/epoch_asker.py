@@ -1,14 +1,18 @@
 """Who asks where a leader's term ends (KIP-320), as clients do that want to know whether a log was cut.
 
 It comes when the broker has been started once more and nobody has written since: the term in force has no batch, and
-must be known all the same (P9, KAFKA-7415). Who names an older term than that is told so, and who names a later one,
-too (P11).
+must be known all the same (P9, KAFKA-7415). It asks for the end of every older term that has batches in the log, and of
+one that has none, and in which term the log's first and last offsets are. Who names an older term than the one in force
+as the leader's is told so, and who names a later one, too (P11).
 """
 
 import contextlib
+from collections.abc import Iterator
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from mainstem.broker.partition import Partition
+from mainstem.protocol.batch import BatchView
 from mainstem.protocol.errors import ErrorCode
 from mainstem.protocol.messages.k23_offset_for_leader_epoch import (
     EpochEndOffset,
@@ -17,14 +21,21 @@ from mainstem.protocol.messages.k23_offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from mainstem.sim.checkers.terms_are_told import batches_of, check_end, check_epoch
 from mainstem.sim.client import NoAnswer, SimClient
 from mainstem.sim.ledger import Place, Violation
+from mainstem.sim.workloads import find_offset
 
 if TYPE_CHECKING:
     from mainstem.sim.world import World
 
+REACHED: Final = ("end of a term asked for", "end of an older term asked for", "epoch of an end asked for")
+"""Rare branches that each campaign must have taken."""
+
 SHARE: Final = 0.4
 _CLIENT: Final = -1
+_LATEST: Final = -1
+_EARLIEST: Final = -2
 
 
 def comes(seed: int) -> bool:
@@ -52,7 +63,9 @@ async def ask_epochs(world: "World", client: SimClient) -> None:
                 f"{place[0]}-{place[1]} is led in epoch {epoch} and ends at {end}; told was {told[0].name}, epoch "
                 f"{told[1]}, end {found.end_offset}",
             )
-        world.count("end of a term asked for")
+        world.count(REACHED[0])
+        await _ask_older(world, client, partition, epoch)
+        await _ask_both_ends(world, client, partition)
         for named, expected in (
             (epoch - 1, ErrorCode.FENCED_LEADER_EPOCH),
             (epoch + 1, ErrorCode.UNKNOWN_LEADER_EPOCH),
@@ -63,6 +76,49 @@ async def ask_epochs(world: "World", client: SimClient) -> None:
                     "P11 who names another term is told",
                     f"{place[0]}-{place[1]} is led in epoch {epoch}; who named {named} was told {code.name}",
                 )
+
+
+async def _ask_older(world: "World", client: SimClient, partition: Partition, current: int) -> None:
+    place = (partition.topic, partition.index)
+    start, end = _known_from(world, partition), partition.log.log_end
+    batches = [each for each in batches_of(world.disk, partition.log) if each.next_offset > start]
+    for epoch in _older(batches, current, Random(f"{world.seed}:epoch without a batch")):
+        found = await _ask(client, place, current, epoch)
+        if found.error_code != ErrorCode.NONE or _known_from(world, partition) != start:
+            return
+        check_end(str(partition), batches, (start, end), epoch, (found.leader_epoch, found.end_offset))
+        world.count(REACHED[1])
+
+
+def _older(batches: list[BatchView], current: int, rng: Random) -> Iterator[int]:
+    """The terms before this one that have batches, and one that has none."""
+    there = {each.leader_epoch for each in batches}
+    yield from sorted(there - {current})
+    without = [epoch for epoch in range(current) if epoch not in there]
+    if without:
+        yield rng.choice(without)
+
+
+def _known_from(world: "World", partition: Partition) -> int:
+    """Where the log begins, as far as its epochs go: a power loss may take the start that they were cut at."""
+    first = partition.log.epochs.earliest
+    start = partition.log.log_start
+    return max(start, first.start_offset) if first is not None and world.may_trim(partition.topic) else start
+
+
+async def _ask_both_ends(world: "World", client: SimClient, partition: Partition) -> None:
+    place = (partition.topic, partition.index)
+    leader = partition.check_leader()
+    batches = batches_of(world.disk, partition.log)
+    found = await find_offset(client, place, _EARLIEST)
+    if found is not None and check_epoch(str(partition), batches, found.offset, found.leader_epoch):
+        world.count(REACHED[2])
+    found = await find_offset(client, place, _LATEST)
+    if found is not None and found.leader_epoch != leader.epoch and partition.leader is leader:
+        raise Violation(
+            "P9 an offset has the epoch of its batch",
+            f"{partition}: its end is said to be of epoch {found.leader_epoch}, it is led in {leader.epoch}",
+        )
 
 
 async def _ask(client: SimClient, place: Place, current: int, wanted: int) -> EpochEndOffset:

@@ -8,6 +8,8 @@ average. What happens less often says in `SELDOM` how large a campaign has to be
 from collections.abc import Mapping
 from typing import Final
 
+from mainstem.sim.checkers.metadata_replays import REACHED as METADATA_REACHED
+from mainstem.sim.epoch_asker import REACHED as TERMS_REACHED
 from mainstem.sim.movers import EXPECTED as MOVE_FAULTS
 from mainstem.sim.movers import REACHED as MOVE_REACHED
 from mainstem.sim.rot_inside import EXPECTED as ROT_FAULTS
@@ -121,6 +123,7 @@ REACHED: Final = (
     "log given up",
     "damaged log left alone",
     "moment looked up",
+    "epoch of a moment checked",
     "committed poll checked",
     "unstable offset looked at",
     "setting checked",
@@ -155,6 +158,8 @@ REACHED: Final = (
     "epoch of a batch checked",
     "marker checked",
     "markers looked for",
+    *METADATA_REACHED,
+    *TERMS_REACHED,
     *TXN_REACHED,
     *TUNED_REACHED,
     *MOVE_REACHED,

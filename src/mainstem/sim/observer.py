@@ -13,6 +13,7 @@ from mainstem.protocol.errors import ErrorCode
 from mainstem.sim import epoch_asker, loiterer, long_poll, session_reader
 from mainstem.sim.admin import GROUP
 from mainstem.sim.checkers.due_goes import wait_until_gone
+from mainstem.sim.checkers.terms_are_told import batches_of, check_epoch
 from mainstem.sim.checkers.times_are_found import MAX_TIMESTAMP, NOT_FOUND, Answer, first_at, latest
 from mainstem.sim.client import NoAnswer, SimClient
 from mainstem.sim.group_ledger import GONE
@@ -20,7 +21,7 @@ from mainstem.sim.group_members import describe_state, fetch_committed, find_coo
 from mainstem.sim.ledger import Place, Violation
 from mainstem.sim.stable_ends import ask_stable_ends
 from mainstem.sim.txn_workload import fetch_committed_records
-from mainstem.sim.workloads import Records, list_offset, read_all
+from mainstem.sim.workloads import Records, find_offset, read_all
 
 if TYPE_CHECKING:
     from mainstem.sim.world import World
@@ -74,19 +75,23 @@ class Observer:
         for moment in checker.moments(times, place):
             before = first_at(times, moment)
             with contextlib.suppress(NoAnswer):
-                offset = await list_offset(client, place, moment)
-                if offset is not None:
+                told = await find_offset(client, place, moment)
+                if told is not None:
+                    offset = told.offset
                     after = before if offset == before else first_at(checker.times(log), moment)
                     if before == NOT_FOUND and after >= end:
                         before = after  # a marker that came meanwhile
                     found.append(Answer(moment, offset, before, after))
+                    where = f"{place[0]}-{place[1]}"
+                    if check_epoch(where, batches_of(self.world.disk, log), offset, told.leader_epoch):
+                        self.world.count("epoch of a moment checked")
         if not self.world.is_keyed(place[0]):
             with contextlib.suppress(NoAnswer):
                 before = latest(checker.all_times(log))
-                offset = await list_offset(client, place, MAX_TIMESTAMP)
+                told = await find_offset(client, place, MAX_TIMESTAMP)
                 # Retention may have taken it meanwhile, or a marker come that is later.
-                if offset is not None and latest(checker.all_times(log)) == before:
-                    found.append(Answer(MAX_TIMESTAMP, offset, before, before))
+                if told is not None and latest(checker.all_times(log)) == before:
+                    found.append(Answer(MAX_TIMESTAMP, told.offset, before, before))
         return found
 
     async def _read_committed(self, client: SimClient) -> None:

@@ -26,6 +26,7 @@ from mainstem.protocol.records import iterate_records
 from mainstem.protocol.schema import Message
 from mainstem.sim.checkers.metadata_replays import FOLDER
 from mainstem.sim.client import NoAnswer, SimClient
+from mainstem.sim.disk import SimDisk
 from mainstem.sim.group_ledger import GONE
 from mainstem.sim.group_members import fetch_committed, find_coordinator
 from mainstem.sim.ledger import Place, Violation
@@ -85,7 +86,7 @@ class RotInside:
         path = self._pick([path for part in parts for path in self._world.disk.files(part)], is_metadata)
         if not path:
             return
-        topics = self._topics_ever() if is_metadata else []
+        topics = topics_ever(self._world.disk) if is_metadata else []
         self._damage(path)
         self._world.count(EXPECTED[1] if is_metadata else EXPECTED[0])
         process = self._world.process
@@ -138,40 +139,6 @@ class RotInside:
         else:
             disk.cut_file(path, rng.randrange(size))
         self._world.trace("rot inside", path)
-
-    def _topics_ever(self) -> list[frozenset[bytes]]:
-        """The ids of the topics that there were at each moment that a snapshot or the log tells of."""
-        disk = self._world.disk
-        snapshots: dict[int, str] = {}
-        logs: list[str] = []
-        for path in disk.files(FOLDER):
-            found = parse_file_name(path.rpartition("/")[2])
-            if found is not None:
-                snapshots[found.end_offset] = path
-            elif path.endswith(".log"):
-                logs.append(path)
-        logged: list[tuple[int, list[Message]]] = []
-        for path in sorted(logs):
-            data = disk.peek(path)
-            for batch in iterate_batches(data, 0, len(data)):
-                if not batch.is_control:
-                    values = [record.value or b"" for record in iterate_records(batch)]
-                    logged.append((batch.base_offset, [decode_metadata_record(value)[0] for value in values]))
-        ever: list[frozenset[bytes]] = [frozenset()]
-        for start in (-1, *snapshots):
-            image = ClusterImage()
-            if start >= 0:
-                for value in decode_snapshot(snapshots[start], disk.peek(snapshots[start])).values:
-                    image.replay(decode_metadata_record(value)[0])
-            ever.append(frozenset(image.topics_by_id))
-            for base_offset, records in logged:
-                if base_offset >= start:
-                    for record in records:
-                        # A log whose beginning went with a snapshot speaks of what is not there without that.
-                        with contextlib.suppress(KeyError, AssertionError):
-                            image.replay(record)
-                    ever.append(frozenset(image.topics_by_id))
-        return ever
 
     # What comes of it
 
@@ -255,6 +222,40 @@ class RotInside:
                     return found
             await asyncio.sleep(_PAUSE_S)
         return None
+
+
+def topics_ever(disk: SimDisk) -> list[frozenset[bytes]]:
+    """The ids of the topics that there were at each moment that a snapshot or the log tells of."""
+    snapshots = {0: ""}
+    logs: dict[int, str] = {}
+    for path in disk.files(FOLDER):
+        name = path.rpartition("/")[2]
+        found = parse_file_name(name)
+        if found is not None:
+            snapshots[found.end_offset] = path
+        elif name.endswith(".log"):
+            logs[int(name.removesuffix(".log"))] = path
+    logged: list[tuple[int, list[Message]]] = []
+    for _, path in sorted(logs.items()):
+        data = disk.peek(path)
+        for batch in iterate_batches(data, 0, len(data)):
+            if not batch.is_control:
+                values = [record.value or b"" for record in iterate_records(batch)]
+                logged.append((batch.base_offset, [decode_metadata_record(value)[0] for value in values]))
+    ever: list[frozenset[bytes]] = [frozenset()]
+    for start, path in snapshots.items():
+        image = ClusterImage()
+        if path:
+            for value in decode_snapshot(path, disk.peek(path)).values:
+                image.replay(decode_metadata_record(value)[0])
+        ever.append(frozenset(image.topics_by_id))
+        if start < min(logs):
+            continue  # the log's beginning went with a later snapshot, and its rest means nothing without that
+        for base_offset, records in logged:
+            if base_offset >= start:
+                image.replay_all(records)
+                ever.append(frozenset(image.topics_by_id))
+    return ever
 
 
 def _is_later(before: Transaction | None, now: Transaction | None) -> bool:

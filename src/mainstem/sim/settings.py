@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 _AGING_SHARE: Final = 0.15
 _ODD_SHARE: Final = 0.15
+_TINY_METADATA_SHARE: Final = 0.3
 
 REACHED: Final = (
     "compression.type of a topic",
@@ -66,7 +67,20 @@ def draw_config(world: "World", rng: Random) -> BrokerConfig:
             "producer.id.expiration.check.interval.ms": "300",
             **world.txn_shape.settings(),
         }
-    return BrokerConfig(settings | world.tuning.settings())
+    return BrokerConfig(settings | world.tuning.settings() | _metadata_retention(world.seed))
+
+
+def _metadata_retention(seed: int) -> dict[str, str]:
+    """In some runs little of the metadata log is kept. Drawn apart, so that the others are as they were."""
+    rng = Random(f"{seed}:metadata retention")
+    if rng.random() >= _TINY_METADATA_SHARE:
+        return {}
+    kept = rng.choice((("bytes", "1500"), ("bytes", "6000"), ("ms", "500")))
+    return {
+        "metadata.log.max.record.bytes.between.snapshots": "800",
+        f"metadata.max.retention.{kept[0]}": kept[1],
+        "internal.metadata.delete.delay.millis": rng.choice(("0", "1000")),
+    }
 
 
 def _segment_age(seed: int) -> dict[str, str]:

@@ -14,6 +14,7 @@ from mainstem.protocol.builder import BatchBuilder
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.messages.k02_list_offsets import (
     ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
@@ -431,11 +432,16 @@ class Reader:
 
 
 async def list_offset(client: SimClient, place: Place, timestamp: int) -> int | None:
+    found = await find_offset(client, place, timestamp)
+    return found.offset if found is not None else None
+
+
+async def find_offset(client: SimClient, place: Place, timestamp: int) -> ListOffsetsPartitionResponse | None:
     wanted = [ListOffsetsPartition(partition_index=place[1], timestamp=timestamp)]
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=place[0], partitions=wanted)])
     answer = await client.ask(request, 7, ListOffsetsResponse)
     found = answer.topics[0].partitions[0]
-    return found.offset if found.error_code == ErrorCode.NONE else None
+    return found if found.error_code == ErrorCode.NONE else None
 
 
 async def read_all(client: SimClient, place: Place) -> tuple[int, int, Records]:

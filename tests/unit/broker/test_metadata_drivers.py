@@ -195,6 +195,27 @@ def test_a_snapshot_shortens_the_next_start_and_old_ones_go(tmp_path: Path) -> N
     assert run(fill) == run(check)
 
 
+def test_the_files_that_retention_took_go_in_their_time_and_a_sick_disk_is_fatal_then_too() -> None:
+    disk = sim_disk()
+
+    async def work(loop: asyncio.AbstractEventLoop) -> None:
+        node = MetadataNode(
+            loop, disk, HOME, metadata_max_retention_bytes="1", internal_metadata_delete_delay_millis="0"
+        )
+        await node.start()
+        for number in range(3):
+            await create_topic(node, f"topic-{number}")
+            await node.quorum.snapshot()
+            assert disk.files(".deleted")
+            if number == 2:
+                disk.faults.append(Fault(operation="remove", effect=Effect.FAIL))
+            await node.quorum.remove_files()
+            assert bool(disk.files(".deleted")) == bool(node.failures) == (number == 2)
+        node.abandon()
+
+    run(work)
+
+
 def test_a_snapshot_is_named_by_the_epoch_of_what_it_covers(tmp_path: Path) -> None:
     fs = PosixFileSystem()
 

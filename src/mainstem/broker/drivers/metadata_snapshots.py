@@ -3,8 +3,8 @@
 A snapshot is due after so many bytes of records, or so much time with any. The image must stand still while it is
 encoded, which the publisher sees to; that is done in slices of under a millisecond, so that nobody else waits for it,
 and the file is made and written in a thread. Then old snapshots go, while there is a newer one, and the segments that
-the oldest one kept covers (R8, KAFKA-14238). A segment ends with each snapshot, so that what it covers can go, and so
-that recovery after a crash reads only what came after it.
+the oldest one kept covers (R8, KAFKA-14238). Their files go from the disk when housekeeping next looks. A segment ends
+with each snapshot, so that what it covers can go, and so that recovery after a crash reads only what came after it.
 """
 
 import asyncio
@@ -76,8 +76,6 @@ class Snapshots:
         await self._loop.run_in_executor(None, self._write, snapshot, identity, self._taken_at_ms)
         self.kept.append(identity)
         await self._clean(opened)
-        for removal in opened.due_removals(self._clock.wall_ms()):
-            await self._loop.run_in_executor(None, removal.run)
 
     def _write(self, snapshot: Snapshot, identity: SnapshotId, now_ms: int) -> None:
         write_snapshot(self._fs, self._path(identity), encode_snapshot(snapshot, identity.epoch, now_ms))
@@ -104,5 +102,5 @@ class Snapshots:
             if job is not None:
                 await self._loop.run_in_executor(None, job.run)
                 opened.finish_restructuring(job)
-            self._fs.remove(self._path(oldest))
+            await self._loop.run_in_executor(None, self._fs.remove, self._path(oldest))
             del self.kept[0]

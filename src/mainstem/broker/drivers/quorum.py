@@ -76,6 +76,7 @@ class QuorumSettings:
     snapshot_interval_ms: int = 3_600_000
     retention_bytes: int = 104_857_600
     retention_ms: int = 604_800_000
+    delete_delay_ms: int = 60_000
 
     @classmethod
     def from_config(cls, config: BrokerConfig, directory_id: bytes) -> "QuorumSettings":
@@ -93,6 +94,7 @@ class QuorumSettings:
             snapshot_interval_ms=config.get_int("metadata.log.max.snapshot.interval.ms", at_least=0),
             retention_bytes=config.get_int("metadata.max.retention.bytes"),
             retention_ms=config.get_int("metadata.max.retention.ms"),
+            delete_delay_ms=config.get_int("internal.metadata.delete.delay.millis"),
         )
 
 
@@ -164,7 +166,11 @@ class MetadataQuorum:
         voters = VoterSet(0, VotersRecord(version=0, voters=[]), in_log=False)
         start = self._load_snapshot(images, voters)
         config = LogConfig(
-            segment_bytes=settings.segment_bytes, segment_ms=settings.segment_ms, retention_ms=-1, retention_bytes=-1
+            segment_bytes=settings.segment_bytes,
+            segment_ms=settings.segment_ms,
+            retention_ms=-1,
+            retention_bytes=-1,
+            file_delete_delay_ms=settings.delete_delay_ms,
         )
         opened = open_log(self._files, self._folder, config, now_ms, recovery_point=start.end_offset)
         if opened.log_start > start.end_offset:
@@ -440,6 +446,14 @@ class MetadataQuorum:
         for done in asked:
             if not done.done():
                 done.set_result(None)
+
+    async def remove_files(self) -> None:
+        """Removes what was taken out of the log long enough ago."""
+        try:
+            for removal in self._opened.due_removals(self._clock.wall_ms()):
+                await self._loop.run_in_executor(None, removal.run)
+        except OSError as error:
+            self._fail(error)
 
     # -- the end ---------------------------------------------------------------------------------------------------
 

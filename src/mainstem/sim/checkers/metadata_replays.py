@@ -2,10 +2,11 @@
 
 At the end the image is made anew from the files, past the broker: from the log alone where it still begins at the
 beginning, and from one of the snapshots with what comes after it. Each must be the broker's own image, byte for byte.
-R8: the log begins at or before the end of a snapshot, or at the beginning.
+R8: the log begins at or before the end of a snapshot, or at the beginning; looked at whenever its start has moved.
 """
 
 from random import Random
+from typing import Final
 
 from mainstem.broker.app import Broker
 from mainstem.core.controller.image import ClusterImage
@@ -17,6 +18,8 @@ from mainstem.sim.ledger import Violation
 from mainstem.storage.metadata_snapshot import decode_snapshot, parse_file_name
 
 FOLDER = "/__cluster_metadata-0/"
+REACHED: Final = ("metadata retention moved the start",)
+"""Rare branches that each campaign must have taken."""
 
 
 class MetadataReplays(Checker):
@@ -24,15 +27,24 @@ class MetadataReplays(Checker):
         super().__init__(world)  # type: ignore[arg-type]
         self._topics: dict[str, bytes] = {}
         self._followed = -1
+        self._start = -1
+        """The furthest that the log was seen to begin."""
 
     def forget(self) -> None:
         self._topics.clear()
         self._followed = -1
+        self._start = -1
 
     def after_step(self, broker: Broker) -> None:
         if broker._quorum.published_end != self._followed:
             self._followed = broker._quorum.published_end
             self._topics = {name: topic.topic_id for name, topic in broker.image.topics.items()}
+        log = broker._quorum._log
+        if log is not None and log.log_start > self._start:
+            self._check_start(log.log_start, self._snapshots())
+            if self._start >= 0:
+                self.world.count(REACHED[0])
+            self._start = log.log_start
 
     def served(self, broker: Broker) -> None:
         if self._followed >= 0:
@@ -64,19 +76,27 @@ class MetadataReplays(Checker):
                 raise Violation("R11 metadata is replayed", f"max.message.bytes was set to {wanted}, a log has {found}")
             self.world.count("setting checked")
 
+    def _snapshots(self) -> dict[int, str]:
+        """Those on the disk, by what they cover."""
+        found: dict[int, str] = {}
+        for path in self.world.disk.files(FOLDER):
+            snapshot = parse_file_name(path.rpartition("/")[2])
+            if snapshot is not None:
+                found[snapshot.end_offset] = path
+        return found
+
+    def _check_start(self, start: int, snapshots: dict[int, str]) -> None:
+        if start > max(snapshots, default=0):
+            raise Violation("R8 a snapshot covers what is gone", f"the log begins at {start}: {sorted(snapshots)}")
+
     def _check_files(self, broker: Broker) -> None:
         quorum = broker._quorum
         if _is_under_way(broker):
             return
         log = quorum._opened
         disk = self.world.disk
-        paths = {0: ""} if log.log_start == 0 else {}
-        for path in disk.files(FOLDER):
-            snapshot = parse_file_name(path.rpartition("/")[2])
-            if snapshot is not None:
-                paths[snapshot.end_offset] = path
-        if log.log_start > max(paths, default=0):
-            raise Violation("R8 a snapshot covers what is gone", f"the log begins at {log.log_start}: {sorted(paths)}")
+        paths = ({0: ""} if log.log_start == 0 else {}) | self._snapshots()
+        self._check_start(log.log_start, paths)
         chosen = {min(paths), Random(f"{self.world.seed}:snapshot").choice(sorted(paths))}
         starts: dict[int, list[bytes]] = {}
         for end_offset in sorted(chosen):
