@@ -141,6 +141,13 @@ def test_a_named_write_happens_once(spark: SparkSession, broker: Broker) -> None
     assert broker.values(topic) == [b"0", b"1"]
 
 
+def test_a_name_with_a_colon_is_not_taken_for_a_name_and_a_topic(spark: SparkSession, broker: Broker) -> None:
+    topic = broker.topic(1)
+    save(spark.sql("select 'a' value"), broker, topic, txnAppId="daily", txnVersion=1)
+    save(spark.sql(f"select 'b' value, '{topic}' topic"), broker, None, txnAppId=f"daily:{topic}", txnVersion=1)
+    assert broker.values(topic) == [b"a", b"b"]
+
+
 def test_one_name_does_for_the_writes_of_a_batch_to_several_topics(spark: SparkSession, broker: Broker) -> None:
     """Who writes a batch to two tables of Delta gives both writes the same name: the second must not be left out."""
     topics = [broker.topic(1), broker.topic(1)]

@@ -413,8 +413,9 @@ class BatchSink(DataSourceArrowWriter):
         self._options = options
         run = uuid.uuid4().hex
         if options.txn_app_id is not None:
-            # As in Delta, where one name is for the writes of a batch to several tables. No topic has a colon in it.
-            name = options.txn_app_id + ("" if options.topic is None else f":{options.topic}")
+            # As in Delta, where one name is for the writes of a batch to several tables. A name may have colons in it,
+            # a topic none: so what is behind the last one is the topic, or nothing where rows name theirs.
+            name = f"{options.txn_app_id}:{options.topic or ''}"
             self._identity = Identity(f"{SINK_PREFIX}app.{name}", options.txn_version or 0, run, True)
         else:
             self._identity = Identity(SINK_PREFIX + run, 0, run, True)
