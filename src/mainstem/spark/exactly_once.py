@@ -149,6 +149,16 @@ def given_up(sink: str, batch: int) -> SinkError:
     return SinkError(f"batch {batch} of {sink} was given up while a task of it still wrote; nothing of it was written")
 
 
+def ended_early(sink: str, batch: int, transactional_id: str, state: str, timeout_ms: int) -> SinkError:
+    return SinkError(
+        f"batch {batch} of {sink}: the transaction {transactional_id} of a task {state}; nothing of the batch was "
+        f"written. A batch may take {timeout_ms} ms, which is the brokers' transaction.max.timeout.ms: it took longer, "
+        "or someone aborted it. Raise that limit, or set twoPhaseCommit where brokers have it enabled; or, as a "
+        "checkpoint keeps to the batch that it has planned, begin with a new checkpoint and fewer rows a batch "
+        "(maxOffsetsPerTrigger; --max-records of the pipelines)"
+    )
+
+
 def rewound(sink: str, batch: int, last: Decision) -> SinkError:
     return SinkError(
         f"batch {batch} of {sink} comes after batch {last.batch} was written: the checkpoint was rewound, or copied "
@@ -328,19 +338,15 @@ class Coordinator:
             found = described.get(triple.transactional_id)
             if found is None or found.state != ONGOING or found.triple != triple:
                 state = "unknown" if found is None else f"{found.state} at epoch {found.triple.epoch}"
-                raise SinkError(
-                    f"batch {batch} of {self._sink}: the transaction {triple.transactional_id} of a task is {state}; "
-                    "nothing of the batch was written. It took longer than the brokers' transaction.max.timeout.ms, or "
-                    "someone aborted it; make batches smaller or raise that limit"
-                )
+                raise await self._ended_early(batch, triple, f"is {state}")
             least_ms = min(LEAST_LEFT_MS, found.timeout_ms / 2)
             if found.timeout_ms < NO_TIMEOUT_MS and found.started_ms + found.timeout_ms - now_ms < least_ms:
-                raise SinkError(
-                    f"batch {batch} of {self._sink}: the transaction {triple.transactional_id} is about to time "
-                    "out; nothing of the batch was written. Make batches smaller, or raise the brokers' "
-                    "transaction.max.timeout.ms"
-                )
+                raise await self._ended_early(batch, triple, "is about to time out")
         return [each.triple for each in described.values() if each.state == ONGOING and each.triple not in winners]
+
+    async def _ended_early(self, batch: int, triple: Triple, state: str) -> SinkError:
+        timeout_ms = await self._transactions.timeout_ms()
+        return ended_early(self._sink, batch, triple.transactional_id, state, timeout_ms)
 
     async def _decide(self, own: Triple, batch: int, kind: str, value: bytes) -> None:
         """Step 2c. Only who has taken over last can."""
