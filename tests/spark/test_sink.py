@@ -97,6 +97,40 @@ def test_a_batch_write_is_there_when_it_returns(spark: SparkSession, broker: Bro
     assert sorted(int(each.value or b"") for each in broker.read(topic)) == list(range(5000))
 
 
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+def test_rows_arrive_where_a_topic_takes_only_small_batches(
+    spark: SparkSession, broker: Broker, codec: str, guarantee: str
+) -> None:
+    """In order, too: what is refused goes out as smaller batches before what comes after it."""
+    topic = broker.topic(2, {"max.message.bytes": "100000"})
+    noise = "concat(sha2(cast(id as string), 512), sha2(cast(-id as string), 512)) value"
+    frame = spark.range(0, 20_000, 1, 2).selectExpr("cast(id as string) key", noise)
+    for _ in range(2):  # processes keep a producer without transactions
+        save(frame, broker, topic, guarantee=guarantee, kafka__compression__type=codec)
+    read = broker.read(topic)
+    assert sorted(int(each.key or b"") for each in read) == sorted(2 * [*range(20_000)])
+    for number, least in ((0, 0), (0, 10_000), (1, 0), (1, 10_000)):
+        of_a_task = [
+            int(each.key or b"")
+            for each in read
+            if each.partition == number and least <= int(each.key or b"") < least + 10_000
+        ]
+        assert of_a_task == 2 * sorted({*of_a_task})
+
+
+def test_a_row_that_is_more_than_the_topic_takes_is_named(spark: SparkSession, broker: Broker) -> None:
+    topic = broker.topic(1, {"max.message.bytes": "100000"})
+    frame = spark.range(0, 100, 1, 1).selectExpr(
+        "concat('row ', id) key", "if(id = 7, repeat('x', 200000), 'small') value"
+    )
+    with pytest.raises(
+        Exception, match=r"one row is more than the topic takes, 2\d{5} bytes: its key begins with b'row 7'"
+    ):
+        save(frame, broker, topic)
+    assert broker.values(topic) == []
+
+
 def test_a_batch_write_that_fails_leaves_nothing(spark: SparkSession, broker: Broker) -> None:
     topic = broker.topic(1)
     frame = spark.range(0, 1000, 1, 4).selectExpr(
