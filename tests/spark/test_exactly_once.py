@@ -574,9 +574,9 @@ def test_a_task_that_begins_after_its_batch_was_given_up_leaves_no_transaction_o
     assert query.broker.values(topic) == sorted(rows_of(0))
 
 
-@pytest.mark.parametrize("ending", ["given up", "decided"])
+@pytest.mark.parametrize(("ending", "told"), [("given up", SinkError), ("decided", KafkaError)])
 def test_a_task_killed_after_the_end_of_its_batch_leaves_no_transaction_open(
-    query: Query, topic: str, monkeypatch: pytest.MonkeyPatch, ending: str
+    query: Query, topic: str, monkeypatch: pytest.MonkeyPatch, ending: str, told: type[Exception]
 ) -> None:
     """It had not begun when the driver looked: its batch was given up, or another attempt of it won."""
 
@@ -602,7 +602,7 @@ def test_a_task_killed_after_the_end_of_its_batch_leaves_no_transaction_open(
         monkeypatch.setattr(sinks, "_abort_own", killed)
         identity = Identity(query.sink, 0, "run", query=query.id)
         async with query.process() as cluster:
-            with pytest.raises(KafkaError):
+            with pytest.raises(told):
                 await stage(cluster, RowWriter(SCHEMA, query.options), query.options, iter(batches), identity, 0)
         assert await query.open_transactions() == []
 
