@@ -18,7 +18,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from mainstem.client.errors import KafkaError
 from mainstem.spark import sink as sinks
-from mainstem.spark.decisions import Decision, DecisionLog
+from mainstem.spark.decisions import DECIDED, FINISHED, Decision, DecisionLog
 from mainstem.spark.exactly_once import Coordinator, SinkError, Staged
 from mainstem.spark.sink import Identity, RowWriter, stage
 from mainstem.spark.transactions import Transactions, Triple
@@ -421,7 +421,7 @@ def test_a_decision_of_very_many_tasks_and_partitions_is_written(query: Query) -
             await decisions.ensure()
             coordinator = Coordinator(cluster, query.options.kafka, query.sink, transactions, decisions)
             own = await transactions.init(query.sink)
-            await coordinator._decide(own, 0, query.sink, made.to_bytes())
+            await coordinator._decide(own, 0, DECIDED, made.to_bytes())
             # The broker answers before the marker is there; a driver that reads has taken over, which waits for it.
             await transactions.wait_until_complete([own])
             assert await decisions.last(query.sink) == made
@@ -439,7 +439,7 @@ def test_what_another_sink_has_decided_is_not_looked_into(query: Query) -> None:
             other = query.sink + "-other"
             coordinator = Coordinator(cluster, query.options.kafka, other, transactions, decisions)
             own = await transactions.init(other)
-            await coordinator._produce(own, other, b'{"version": 2}')
+            await coordinator._produce(own, DECIDED, b'{"version": 2}')
             assert await transactions.end(own, True) == 0
             await transactions.wait_until_complete([own])
             assert await decisions.last(query.sink) is None
@@ -448,6 +448,72 @@ def test_what_another_sink_has_decided_is_not_looked_into(query: Query) -> None:
             await coordinator.forget()
 
     play(story())
+
+
+@pytest.mark.parametrize("name", ["eu/finished", "eu/given-up", "decided/eu", "/", "eu.orders:1"])
+def test_a_sink_may_have_any_name(broker: Broker, topic: str, name: str) -> None:
+    name = f"{uuid.uuid4().hex[:8]}{name}"
+    query, other = Query(broker, topic, name), Query(broker, topic)
+
+    async def story() -> None:
+        await query.settle(0, "run", await query.write(0, "run", rows_of(0)))
+        await query.settle(0, "run", await query.write(0, "run", rows_of(0)))
+        await query.settle(1, "run", [], commit=False)
+        await other.settle(0, "run", await other.write(0, "run", rows_of(1)))
+        async with query.process() as cluster:
+            last = await DecisionLog(cluster).last(query.sink)
+        assert last is not None
+        assert (last.batch, last.is_finished) == (0, True)
+
+    play(story())
+    assert broker.values(topic) == sorted(rows_of(0) + rows_of(1))
+
+
+def test_what_cannot_be_read_of_one_sink_stops_no_other(
+    broker: Broker, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from mainstem.cli.main import main
+
+    broken, query = Query(broker, topic), Query(broker, topic)
+    at = ["-b", broker.bootstrap]
+
+    async def breaks(kind: str) -> None:
+        async with broken.process() as cluster:
+            coordinator = Coordinator(
+                cluster, broken.options.kafka, broken.sink, Transactions(cluster), DecisionLog(cluster)
+            )
+            await coordinator._produce(Triple("", -1, -1), kind, b"not a number")
+
+    async def goes_on() -> None:
+        await query.settle(0, "run", await query.write(0, "run", rows_of(0)))
+
+    async def story() -> None:
+        await broken.settle(0, "run", await broken.write(0, "run", rows_of(7)))
+        for kind in ("\xff", FINISHED):
+            await breaks(kind)
+        with pytest.raises(ValueError, match=rf"says of {broken.sink} cannot be read: .*not a number"):
+            await broken.write(1, "run", rows_of(8))
+
+    play(story())
+    play(goes_on())
+    assert main(["pipeline", "sinks", *at]) == 0
+    assert f"{query.sink}  batch 0  finished" in capsys.readouterr().out
+    assert main(["pipeline", "finish", query.sink, *at]) == 0
+    capsys.readouterr()
+    assert main(["pipeline", "finish", broken.sink, *at]) == 1
+    said = capsys.readouterr().err
+    assert f"says of {broken.sink} cannot be read" in said
+    assert "bug" not in said
+    assert broker.values(topic) == sorted(rows_of(0) + rows_of(7))
+    play(forgotten(broken))
+
+
+async def forgotten(query: Query) -> None:
+    """The broker is for all tests here, and they list its sinks."""
+    async with query.process() as cluster:
+        await Coordinator(
+            cluster, query.options.kafka, query.sink, Transactions(cluster), DecisionLog(cluster)
+        ).forget()
 
 
 def test_a_driver_that_another_one_has_passed_by_is_told_so(query: Query, topic: str) -> None:
@@ -508,9 +574,9 @@ def test_a_task_that_begins_after_its_batch_was_given_up_leaves_no_transaction_o
     assert query.broker.values(topic) == sorted(rows_of(0))
 
 
-@pytest.mark.parametrize("ending", ["given up", "decided"])
+@pytest.mark.parametrize(("ending", "told"), [("given up", SinkError), ("decided", KafkaError)])
 def test_a_task_killed_after_the_end_of_its_batch_leaves_no_transaction_open(
-    query: Query, topic: str, monkeypatch: pytest.MonkeyPatch, ending: str
+    query: Query, topic: str, monkeypatch: pytest.MonkeyPatch, ending: str, told: type[Exception]
 ) -> None:
     """It had not begun when the driver looked: its batch was given up, or another attempt of it won."""
 
@@ -536,7 +602,7 @@ def test_a_task_killed_after_the_end_of_its_batch_leaves_no_transaction_open(
         monkeypatch.setattr(sinks, "_abort_own", killed)
         identity = Identity(query.sink, 0, "run", query=query.id)
         async with query.process() as cluster:
-            with pytest.raises(KafkaError):
+            with pytest.raises(told):
                 await stage(cluster, RowWriter(SCHEMA, query.options), query.options, iter(batches), identity, 0)
         assert await query.open_transactions() == []
 

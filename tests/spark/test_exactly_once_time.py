@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
+import pyarrow as pa
+
 from mainstem.spark.exactly_once import SinkError
+from mainstem.spark.sink import Identity, RowWriter, stage
 from tests.spark.brokers import Broker
-from tests.spark.protocol import KilledError, Query, killed_at, play, rows_of
+from tests.spark.protocol import SCHEMA, KilledError, Query, killed_at, play, rows_of
 from tests.spark.test_sink import copy
 from tests.support.kafka import Kafka, KafkaNode
 from tests.support.kafka import missing as kafka_missing
@@ -26,6 +30,8 @@ from tests.support.node import Node
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+T = TypeVar("T")
 
 pytestmark = [pytest.mark.campaign, pytest.mark.timeout(300)]
 
@@ -35,6 +41,11 @@ SHORT = {
 }
 TWO_PHASE = {"transaction.two.phase.commit.enable": "true"}
 WAITED_S_MAX = 60.0
+TOO_LONG = (
+    r"batch 0 of .* nothing of the batch was written\. A batch may take 2000 ms, which is the brokers' "
+    r"transaction\.max\.timeout\.ms: .* twoPhaseCommit .* begin with a new checkpoint and fewer rows a batch "
+    r"\(maxOffsetsPerTrigger; --max-records of the pipelines\)"
+)
 
 
 @pytest.fixture(params=["mainstem", "kafka"])
@@ -60,6 +71,12 @@ def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield Broker("mainstem", node.bootstrap, node.data)
 
 
+def in_another_thread(work: Coroutine[Any, Any, T]) -> T:
+    """What tasks take rows from does not know of their event loop."""
+    with ThreadPoolExecutor(1) as other:
+        return other.submit(asyncio.run, work).result()
+
+
 async def wait_until_none_is_open(query: Query) -> None:
     async with asyncio.timeout(WAITED_S_MAX):
         while await query.open_transactions():
@@ -73,9 +90,32 @@ def test_a_batch_longer_than_the_time_out_fails_before_it_is_decided_and_can_be_
     async def story() -> None:
         staged = await query.write(0, "run", rows_of(0))
         await wait_until_none_is_open(query)
-        with pytest.raises(SinkError, match=r"nothing of the batch was written\. It took longer than"):
+        with pytest.raises(SinkError, match=TOO_LONG):
             await query.settle(0, "run", staged)
         await query.settle(0, "run", staged, commit=False)
+        await query.settle(0, "next", await query.write(0, "next", rows_of(0)))
+
+    play(story())
+    assert hasty.values(topic) == sorted(rows_of(0))
+
+
+def test_a_task_whose_transaction_times_out_while_it_writes_is_told_why(hasty: Broker) -> None:
+    topic = hasty.topic(1)
+    query = Query(hasty, topic, **{"kafka.buffer.memory": "1"})
+
+    def slowly() -> Iterator[pa.RecordBatch]:
+        column = pa.array([b"x"] * 10, pa.binary())
+        # With so little memory the first rows are acknowledged before it asks for more.
+        yield pa.record_batch([column, column], names=["value", "key"])
+        assert in_another_thread(query.open_transactions()) != []
+        in_another_thread(wait_until_none_is_open(query))
+        yield pa.record_batch([column, column], names=["value", "key"])
+
+    async def story() -> None:
+        identity = Identity(query.sink, 0, "run", query=query.id)
+        async with query.process() as cluster:
+            with pytest.raises(SinkError, match=TOO_LONG):
+                await stage(cluster, RowWriter(SCHEMA, query.options), query.options, slowly(), identity, 0)
         await query.settle(0, "next", await query.write(0, "next", rows_of(0)))
 
     play(story())

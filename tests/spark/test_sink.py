@@ -97,6 +97,40 @@ def test_a_batch_write_is_there_when_it_returns(spark: SparkSession, broker: Bro
     assert sorted(int(each.value or b"") for each in broker.read(topic)) == list(range(5000))
 
 
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+def test_rows_arrive_where_a_topic_takes_only_small_batches(
+    spark: SparkSession, broker: Broker, codec: str, guarantee: str
+) -> None:
+    """In order, too: what is refused goes out as smaller batches before what comes after it."""
+    topic = broker.topic(2, {"max.message.bytes": "100000"})
+    noise = "concat(sha2(cast(id as string), 512), sha2(cast(-id as string), 512)) value"
+    frame = spark.range(0, 20_000, 1, 2).selectExpr("cast(id as string) key", noise)
+    for _ in range(2):  # processes keep a producer without transactions
+        save(frame, broker, topic, guarantee=guarantee, kafka__compression__type=codec)
+    read = broker.read(topic)
+    assert sorted(int(each.key or b"") for each in read) == sorted(2 * [*range(20_000)])
+    for number, least in ((0, 0), (0, 10_000), (1, 0), (1, 10_000)):
+        of_a_task = [
+            int(each.key or b"")
+            for each in read
+            if each.partition == number and least <= int(each.key or b"") < least + 10_000
+        ]
+        assert of_a_task == 2 * sorted({*of_a_task})
+
+
+def test_a_row_that_is_more_than_the_topic_takes_is_named(spark: SparkSession, broker: Broker) -> None:
+    topic = broker.topic(1, {"max.message.bytes": "100000"})
+    frame = spark.range(0, 100, 1, 1).selectExpr(
+        "concat('row ', id) key", "if(id = 7, repeat('x', 200000), 'small') value"
+    )
+    with pytest.raises(
+        Exception, match=r"one row is more than the topic takes, 2\d{5} bytes: its key begins with b'row 7'"
+    ):
+        save(frame, broker, topic)
+    assert broker.values(topic) == []
+
+
 def test_a_batch_write_that_fails_leaves_nothing(spark: SparkSession, broker: Broker) -> None:
     topic = broker.topic(1)
     frame = spark.range(0, 1000, 1, 4).selectExpr(
@@ -139,6 +173,13 @@ def test_a_named_write_happens_once(spark: SparkSession, broker: Broker) -> None
     for version in (0, 0, 1, 0, 1):
         save(spark.sql(f"select '{version}' value"), broker, topic, txnAppId=f"job-{topic}", txnVersion=version)
     assert broker.values(topic) == [b"0", b"1"]
+
+
+def test_a_name_with_a_colon_is_not_taken_for_a_name_and_a_topic(spark: SparkSession, broker: Broker) -> None:
+    topic = broker.topic(1)
+    save(spark.sql("select 'a' value"), broker, topic, txnAppId="daily", txnVersion=1)
+    save(spark.sql(f"select 'b' value, '{topic}' topic"), broker, None, txnAppId=f"daily:{topic}", txnVersion=1)
+    assert broker.values(topic) == [b"a", b"b"]
 
 
 def test_one_name_does_for_the_writes_of_a_batch_to_several_topics(spark: SparkSession, broker: Broker) -> None:

@@ -407,7 +407,7 @@ async def _coordinator(cluster: Cluster, given: argparse.Namespace) -> Coordinat
     from mainstem.spark.transactions import Transactions
 
     log, transactions = DecisionLog(cluster), Transactions(cluster)
-    if given.sink not in await log.all() and given.sink not in await open_transactions(transactions):
+    if given.sink not in await log.sinks() and given.sink not in await open_transactions(transactions):
         raise UserError(f"there is no sink {given.sink}; `mainstem pipeline sinks` lists them", NOT_FOUND)
     return Coordinator(cluster, ProducerOptions(bootstrap_servers=given.bootstrap), given.sink, transactions, log)
 
@@ -415,6 +415,7 @@ async def _coordinator(cluster: Cluster, given: argparse.Namespace) -> Coordinat
 def _with_cluster(given: argparse.Namespace, story: Callable[[Cluster], Awaitable[T]]) -> T:
     from mainstem.client.cluster import Cluster
     from mainstem.client.options import ProducerOptions
+    from mainstem.spark.decisions import UnreadableError
     from mainstem.spark.exactly_once import SinkError
 
     async def run() -> T:
@@ -424,5 +425,5 @@ def _with_cluster(given: argparse.Namespace, story: Callable[[Cluster], Awaitabl
 
     try:
         return asyncio.run(run())
-    except SinkError as error:
+    except (SinkError, UnreadableError) as error:
         raise UserError(str(error), REFUSED) from error

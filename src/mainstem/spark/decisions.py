@@ -1,11 +1,14 @@
 """The decision log: which batch of which sink has happened, in a compacted topic of one partition.
 
-A record's key is the sink. Its value names the batch, the run that decided it, the runs that it took over from, the
-transactions that make up the batch and the offsets they wrote. It is written in a transaction whose transactional id is
-the sink, so of two drivers only the one that came last can write. That a run was given up is a decision, too, under a
-key of its own. That b is finished is noted without a transaction: it is true for good once it is true, whoever says it.
-A sink that is never used again, as that of a write without a name, is forgotten: its keys get a record without a value,
-and compaction takes them.
+A record's key is what it says and of which sink: see `key_of`. The value of a decision names the batch, the run that
+decided it, the runs that it took over from, the transactions that make up the batch and the offsets they wrote. It is
+written in a transaction whose transactional id is the sink, so of two drivers only the one that came last can write.
+That a run was given up is a decision, too, under a key of its own. That b is finished is noted without a transaction:
+it is true for good once it is true, whoever says it. A sink that is never used again, as that of a write without a
+name, is forgotten: its keys get a record without a value, and compaction takes them.
+
+Every process that writes reads all sinks' records, so one that cannot be read is an error only for who asks about its
+sink.
 
 Reading does not use `read_committed`: a decision of another sink that hangs open would hide later ones of ours.
 Instead the markers are followed: a decision counts when its producer's commit marker has been seen. After
@@ -16,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -47,10 +51,13 @@ from mainstem.spark.offsets import EARLIEST, LATEST, Partition
 from mainstem.spark.questions import list_offsets, only_partition
 from mainstem.spark.transactions import Triple
 
+log = logging.getLogger(__name__)
+
 TOPIC: Final = "mainstem-sink.decisions"
 WHERE: Final[Partition] = (TOPIC, 0)
-FINISHED_SUFFIX: Final = "/finished"
-GIVEN_UP_SUFFIX: Final = "/given-up"
+DECIDED: Final = "decided"
+FINISHED: Final = "finished"
+GIVEN_UP: Final = "given-up"
 CONFIGS: Final = {
     "cleanup.policy": "compact",
     "segment.bytes": str(1 << 20),
@@ -65,6 +72,15 @@ _VERSION: Final = 1
 
 Written = tuple[str, int, int, int]
 """Topic, partition, first and last offset."""
+
+
+class UnreadableError(ValueError):
+    """What the log says of a sink was not written by us, or by a newer version."""
+
+
+def key_of(kind: str, sink: str) -> str:
+    """What a record says comes first: a sink may have any name."""
+    return f"{kind}/{sink}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +132,9 @@ class DecisionLog:
         # As they were written: those of other sinks may name thousands of tasks, and nobody asks for them here.
         self._decided: dict[str, bytes] = {}
         self._finished: dict[str, int] = {}
-        self._given_up: dict[str, str] = {}
-        self._open: dict[int, dict[str, bytes]] = {}
+        self._unreadable: dict[str, str] = {}
+        self._given_up: dict[str, bytes] = {}
+        self._open: dict[int, dict[tuple[str, str], bytes]] = {}
         self._forgotten: set[str] = set()
         self._is_there = False
         self._sure_of: LeaderAndEpoch | None = None
@@ -160,23 +177,40 @@ class DecisionLog:
         written = self._decided.get(sink)
         if written is None:
             return None
-        found = Decision.from_bytes(written)
+        try:
+            if sink in self._unreadable:
+                raise ValueError(self._unreadable[sink])
+            found = Decision.from_bytes(written)
+        except (ValueError, KeyError, TypeError) as error:
+            raise UnreadableError(f"what {TOPIC} says of {sink} cannot be read: {error}") from error
         is_finished = self._finished.get(sink, -1) >= found.batch
         return replace(found, is_finished=is_finished)
 
     def is_given_up(self, sink: str, run: str) -> bool:
         """Whether the driver of a run has given it up, as of the last question about a sink."""
-        return self._given_up.get(sink) == run
+        return self._given_up.get(sink) == run.encode()
 
-    async def all(self) -> dict[str, Decision]:
-        """The last decision of every sink; none where there was no sink yet. Asking makes no topic."""
+    async def sinks(self) -> list[str]:
+        """Those that have decided; none where there was no sink yet. Asking makes no topic."""
         self._cluster.want([TOPIC])
         await self._cluster.update()
         if TOPIC not in self._cluster.cache.topics:
-            return {}
+            return []
         await self._read_on()
-        found = {sink: await self.last(sink) for sink in sorted(self._decided.keys() - self._forgotten)}
-        return {sink: decision for sink, decision in found.items() if decision is not None}
+        return sorted(self._decided.keys() - self._forgotten)
+
+    async def all(self) -> dict[str, Decision]:
+        """The last decision of every sink. One that cannot be read hides no other."""
+        found: dict[str, Decision] = {}
+        for sink in await self.sinks():
+            try:
+                last = await self.last(sink)
+            except UnreadableError as error:
+                log.warning("%s", error)
+                continue
+            if last is not None:
+                found[sink] = last
+        return found
 
     async def _read_on(self) -> None:
         if self._next < 0:
@@ -211,25 +245,34 @@ class DecisionLog:
         marker = parse_end_marker(batch) if batch.is_control else None
         if marker is not None:
             pending = self._open.pop(int(marker.producer_id), {})
-            for key, value in pending.items() if marker.commit else ():
-                if key.endswith(GIVEN_UP_SUFFIX):
-                    self._given_up[key.removesuffix(GIVEN_UP_SUFFIX)] = value.decode()
-                else:
-                    self._decided[key] = value
+            for (kind, sink), value in pending.items() if marker.commit else ():
+                (self._decided if kind == DECIDED else self._given_up)[sink] = value
             return
         if batch.is_control:
             return
         for record in iterate_records(batch):
-            key = (record.key or b"").decode()
+            kind, _, sink = (record.key or b"").decode(errors="replace").partition("/")
+            if kind not in (DECIDED, FINISHED, GIVEN_UP):
+                continue  # not of ours
             if record.value is None:
                 # Still told to who asks for it: a task of it that comes late has nothing to write.
-                self._forgotten.add(key)
-                continue
-            if key.endswith(FINISHED_SUFFIX):
-                sink = key.removesuffix(FINISHED_SUFFIX)
-                self._finished[sink] = max(self._finished.get(sink, -1), int(record.value))
+                if kind == DECIDED:
+                    self._forgotten.add(sink)
+                elif kind == FINISHED:
+                    self._unreadable.pop(sink, None)
+            elif kind == FINISHED:
+                self._note_finished(sink, bytes(record.value))
             else:
-                self._open.setdefault(int(batch.producer_id), {})[key] = bytes(record.value)
+                self._open.setdefault(int(batch.producer_id), {})[kind, sink] = bytes(record.value)
+
+    def _note_finished(self, sink: str, value: bytes) -> None:
+        try:
+            batch = int(value)
+        except ValueError as error:
+            self._unreadable[sink] = str(error)
+            return
+        self._unreadable.pop(sink, None)
+        self._finished[sink] = max(self._finished.get(sink, -1), batch)
 
     async def _fetch(self) -> tuple[FetchPartitionResponse, bytes]:
         leader = self._cluster.leader(TopicPartition(*WHERE))

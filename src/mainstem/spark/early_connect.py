@@ -32,6 +32,8 @@ def main() -> None:
         connection.connect(path)
         hand_over(path, connection)
     sys.argv[:] = [module]
+    # A fork has imported it. It runs as a module of its own all the same, and Python would warn that it does.
+    sys.modules.pop(module, None)
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 

@@ -46,13 +46,15 @@ from mainstem.protocol.errors import ErrorCode
 from mainstem.protocol.fetch import FetchPartition, FetchRequest, FetchTopic, encode_fetch_request, read_fetch_response
 from mainstem.protocol.schema import ZERO_UUID
 from mainstem.spark.decisions import (
-    FINISHED_SUFFIX,
-    GIVEN_UP_SUFFIX,
+    DECIDED,
+    FINISHED,
+    GIVEN_UP,
     SUPERSEDED_MAX,
     WHERE,
     Decision,
     DecisionLog,
     Written,
+    key_of,
 )
 from mainstem.spark.producing import Sender
 from mainstem.spark.questions import only_partition
@@ -147,6 +149,16 @@ def given_up(sink: str, batch: int) -> SinkError:
     return SinkError(f"batch {batch} of {sink} was given up while a task of it still wrote; nothing of it was written")
 
 
+def ended_early(sink: str, batch: int, transactional_id: str, state: str, timeout_ms: int) -> SinkError:
+    return SinkError(
+        f"batch {batch} of {sink}: the transaction {transactional_id} of a task {state}; nothing of the batch was "
+        f"written. A batch may take {timeout_ms} ms, which is the brokers' transaction.max.timeout.ms: it took longer, "
+        "or someone aborted it. Raise that limit, or set twoPhaseCommit where brokers have it enabled; or, as a "
+        "checkpoint keeps to the batch that it has planned, begin with a new checkpoint and fewer rows a batch "
+        "(maxOffsetsPerTrigger; --max-records of the pipelines)"
+    )
+
+
 def rewound(sink: str, batch: int, last: Decision) -> SinkError:
     return SinkError(
         f"batch {batch} of {sink} comes after batch {last.batch} was written: the checkpoint was rewound, or copied "
@@ -203,7 +215,7 @@ class Coordinator:
             query,
         )
         self._step("write-decision")
-        await self._decide(own, batch, self._sink, decision.to_bytes())
+        await self._decide(own, batch, DECIDED, decision.to_bytes())
         self._step("decided")
         _, late = await asyncio.gather(self._finish(decision), self._late(own, decision))
         await self._fence(late)
@@ -220,7 +232,7 @@ class Coordinator:
     async def _give_up(
         self, own: Triple, last: Decision | None, batch: int, run: str, staged: Sequence[Staged]
     ) -> None:
-        await self._decide(own, batch, self._sink + GIVEN_UP_SUFFIX, run.encode())
+        await self._decide(own, batch, GIVEN_UP, run.encode())
         await self._transactions.wait_until_complete([own])  # from its marker on, tasks find it
         kept = () if last is None else last.transactions
         ours = [each.triple for each in staged if each.triple not in kept]
@@ -229,15 +241,15 @@ class Coordinator:
 
     async def forget(self) -> None:
         """Leaves nothing of a sink that is finished and never used again, once the topic is compacted."""
-        await self._forget(self._sink, self._sink + FINISHED_SUFFIX)
+        await self._forget(DECIDED, FINISHED)
 
     async def forget_given_up(self) -> None:
         """The same of one that has decided nothing."""
-        await self._forget(self._sink + GIVEN_UP_SUFFIX)
+        await self._forget(GIVEN_UP)
 
-    async def _forget(self, *keys: str) -> None:
-        for key in keys:
-            await self._produce(Triple("", -1, -1), key, None)
+    async def _forget(self, *kinds: str) -> None:
+        for kind in kinds:
+            await self._produce(Triple("", -1, -1), kind, None)
 
     async def recover(self, *, accept_loss: bool = False) -> tuple[Decision | None, list[Written]]:
         """Finishes what was decided and left; the last decision. For a command, when no driver comes back.
@@ -326,23 +338,19 @@ class Coordinator:
             found = described.get(triple.transactional_id)
             if found is None or found.state != ONGOING or found.triple != triple:
                 state = "unknown" if found is None else f"{found.state} at epoch {found.triple.epoch}"
-                raise SinkError(
-                    f"batch {batch} of {self._sink}: the transaction {triple.transactional_id} of a task is {state}; "
-                    "nothing of the batch was written. It took longer than the brokers' transaction.max.timeout.ms, or "
-                    "someone aborted it; make batches smaller or raise that limit"
-                )
+                raise await self._ended_early(batch, triple, f"is {state}")
             least_ms = min(LEAST_LEFT_MS, found.timeout_ms / 2)
             if found.timeout_ms < NO_TIMEOUT_MS and found.started_ms + found.timeout_ms - now_ms < least_ms:
-                raise SinkError(
-                    f"batch {batch} of {self._sink}: the transaction {triple.transactional_id} is about to time "
-                    "out; nothing of the batch was written. Make batches smaller, or raise the brokers' "
-                    "transaction.max.timeout.ms"
-                )
+                raise await self._ended_early(batch, triple, "is about to time out")
         return [each.triple for each in described.values() if each.state == ONGOING and each.triple not in winners]
 
-    async def _decide(self, own: Triple, batch: int, key: str, value: bytes) -> None:
+    async def _ended_early(self, batch: int, triple: Triple, state: str) -> SinkError:
+        timeout_ms = await self._transactions.timeout_ms()
+        return ended_early(self._sink, batch, triple.transactional_id, state, timeout_ms)
+
+    async def _decide(self, own: Triple, batch: int, kind: str, value: bytes) -> None:
         """Step 2c. Only who has taken over last can."""
-        await self._produce(own, key, value)
+        await self._produce(own, kind, value)
         self._step("end-decision")
         code = await self._transactions.end(own, True)
         if code:
@@ -350,7 +358,7 @@ class Coordinator:
                 f"batch {batch} of {self._sink}: the decision was refused, another driver has taken over"
             ) from error_for(code, "EndTxn of the decision")
 
-    async def _produce(self, producer: Triple, key: str, value: bytes | None) -> None:
+    async def _produce(self, producer: Triple, kind: str, value: bytes | None) -> None:
         import pyarrow as pa
 
         options = self._options
@@ -359,7 +367,8 @@ class Coordinator:
         sender = Sender(self._cluster, options, producer, self._transactions)
         await sender.begin()
         now_ms = int(time.time() * 1000)
-        sender.encode(WHERE, pa.array([key.encode()]), pa.array([value], pa.binary()), None, None, now_ms)
+        key = key_of(kind, self._sink).encode()
+        sender.encode(WHERE, pa.array([key]), pa.array([value], pa.binary()), None, None, now_ms)
         await sender.flush()
 
     async def _finish(self, decision: Decision, *, accept_loss: bool = False) -> list[Written]:
@@ -381,7 +390,7 @@ class Coordinator:
         if lost and not accept_loss:
             raise LostError(self._sink, decision.batch, sorted(lost))
         self._step("note-finished")
-        await self._produce(Triple("", -1, -1), self._sink + FINISHED_SUFFIX, str(decision.batch).encode())
+        await self._produce(Triple("", -1, -1), FINISHED, str(decision.batch).encode())
         return sorted(lost)
 
     async def _is_there(self, triple: Triple, written: Written) -> bool:

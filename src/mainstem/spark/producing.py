@@ -2,7 +2,8 @@
 
 A `Sender` belongs to one producer id and epoch. Each partition has its own sequence, one batch of it is under way at a
 time, and a batch that got no answer, or one that can be tried again, goes out again with the same sequence: the broker
-knows it. Several partitions of a broker share a request.
+knows it. A batch that is more than its topic takes goes out as two halves, and later ones of that topic are made
+smaller. Several partitions of a broker share a request.
 
 `add` encodes and queues, sends what it can, and waits only while more than `buffer_memory` is not acknowledged; while
 Spark makes the next rows, brokers work. `flush` waits for everything.
@@ -27,7 +28,7 @@ from mainstem.client.options import ProducerOptions
 from mainstem.client.types import TopicPartition
 from mainstem.protocol.api import ApiKey
 from mainstem.protocol.batch import BatchView
-from mainstem.protocol.columns import encode_columns
+from mainstem.protocol.columns import decode_columns, encode_columns
 from mainstem.protocol.compression import CODEC_NAMES
 from mainstem.protocol.errors import ErrorCode
 from mainstem.protocol.produce import (
@@ -39,6 +40,7 @@ from mainstem.protocol.produce import (
     read_produce_response,
 )
 from mainstem.protocol.schema import ZERO_UUID
+from mainstem.spark.halving import SEQUENCE_MASK, halves
 from mainstem.spark.offsets import Partition
 from mainstem.spark.transactions import Transactions, Triple
 
@@ -51,7 +53,7 @@ V1_MAX: Final = 11
 V2_MAX: Final = 12
 """The last one that names topics; it adds partitions by itself."""
 
-SEQUENCE_MASK: Final = 0x7FFFFFFF
+SHOWN_BYTES: Final = 100
 
 
 class _Queue:
@@ -75,12 +77,18 @@ class Sender:
         self._transactions = transactions
         self._is_transactional = bool(triple.transactional_id)
         self._queues: dict[Partition, _Queue] = defaultdict(_Queue)
+        self._batch_bytes: dict[str, int] = {}
+        """Of topics that do not take batches of the size that was asked for."""
         self._added: set[Partition] = set()
         self._is_v2 = True
         self._unacknowledged = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
         self._failure: BaseException | None = None
+
+    @property
+    def _level(self) -> int | None:
+        return getattr(self._options, f"compression_{self._options.compression_type}_level", None)
 
     async def begin(self) -> None:
         if self._is_transactional:
@@ -92,7 +100,6 @@ class Sender:
         """Queues rows for a partition, in order."""
         queue = self._queues[where]
         name = self._options.compression_type
-        level = getattr(self._options, f"compression_{name}_level", None)
         batches = encode_columns(
             key,
             value,
@@ -100,12 +107,12 @@ class Sender:
             headers,
             timestamp=now_ms,
             codec=CODEC_NAMES.index(name),
-            level=level,
+            level=self._level,
             producer_id=self._triple.producer_id,
             producer_epoch=self._triple.epoch,
             base_sequence=queue.sequence if self._triple.producer_id >= 0 else -1,
             transactional=self._is_transactional,
-            max_batch_bytes=self._options.batch_size,
+            max_batch_bytes=self._batch_bytes.get(where[0], self._options.batch_size),
         )
         for batch in batches:
             queue.sequence = (queue.sequence + int(BatchView(batch, 0).record_count)) & SEQUENCE_MASK
@@ -239,11 +246,12 @@ class Sender:
         for topic_answer in response.topics:
             for part in topic_answer.partitions:
                 where = (topic_answer.name, int(part.index))
-                if not self._is_taken(where, part, response):
+                if not self._is_settled(where, part, response):
                     again.append(where)
         return again
 
-    def _is_taken(self, where: Partition, part: ProducePartitionResponse, response: ProduceResponse) -> bool:
+    def _is_settled(self, where: Partition, part: ProducePartitionResponse, response: ProduceResponse) -> bool:
+        """Whether the batch that was sent must not be sent again as it is."""
         code = int(part.error_code)
         queue = self._queues[where]
         if code in (0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
@@ -257,12 +265,9 @@ class Sender:
             return True
         error = error_for(code, part.error_message or "produce", topic=where[0], partition=where[1])
         if isinstance(error, RecordTooLargeError):
-            raise RecordTooLargeError(
-                f"{error.message}; a batch of {len(queue.batches[0])} bytes is more than the topic takes. Lower "
-                "kafka.batch.size, or raise the topic's max.message.bytes",
-                topic=where[0],
-                partition=where[1],
-            )
+            self._halve(where, error)
+            queue.is_busy = False
+            return True
         if not error.retriable:
             raise error
         endpoints = [
@@ -273,3 +278,26 @@ class Sender:
         self._cluster.note_leader(tp, int(part.leader_id), int(part.leader_epoch), endpoints)
         self._cluster.note_error(tp, code)
         return False
+
+    def _halve(self, where: Partition, error: KafkaError) -> None:
+        """Nothing of the first batch was taken: its halves are sent in its place, before what comes after it."""
+        topic, partition = where
+        queue = self._queues[where]
+        whole = BatchView(queue.batches[0], 0)
+        columns = decode_columns(whole.buffer)
+        if columns.count == 1:
+            row = columns.to_arrow(("key", "value")).to_pylist()[0]
+            name = "key" if row["key"] else "value"
+            raise RecordTooLargeError(
+                f"{error.message}; one row is more than the topic takes, {whole.size} bytes: its {name} begins with "
+                f"{(row[name] or b'')[:SHOWN_BYTES]!r}. Raise the topic's max.message.bytes",
+                topic=topic,
+                partition=partition,
+            )
+        # Before compression, as batches are cut.
+        half = len(columns.buffer) // 2
+        self._batch_bytes[topic] = min(self._batch_bytes.get(topic, half), half)
+        parts = halves(whole, columns, self._level)
+        queue.batches.popleft()
+        queue.batches.extendleft(reversed(parts))
+        self._unacknowledged += sum(map(len, parts)) - int(whole.size)

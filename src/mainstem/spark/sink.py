@@ -36,7 +36,7 @@ from pyspark.sql.types import (
 )
 
 from mainstem.client.cluster import Cluster
-from mainstem.client.errors import KafkaError
+from mainstem.client.errors import InvalidProducerEpochError, InvalidTxnStateError, KafkaError, ProducerFencedError
 from mainstem.spark import questions
 from mainstem.spark.decisions import DecisionLog, Written
 from mainstem.spark.exactly_once import (
@@ -44,6 +44,7 @@ from mainstem.spark.exactly_once import (
     Coordinator,
     SinkError,
     Staged,
+    ended_early,
     given_up,
     name_of_run,
     no_step,
@@ -65,6 +66,9 @@ QUERY_PROPERTY: Final = "sql.streaming.queryId"
 BATCH_PROPERTY: Final = "streaming.sql.batchId"
 RUN_PROPERTY: Final = "spark.jobGroup.id"
 REMEMBERED_RUNS: Final = 16
+FENCED: Final = (InvalidProducerEpochError, ProducerFencedError, InvalidTxnStateError)
+"""What a task is told whose transaction is no more. Brokers end one that times out."""
+
 ABORT_WITHIN_S: Final = 5.0
 """A task that has failed is not held up for longer by cleaning up after it; Spark kills it soon."""
 
@@ -294,10 +298,14 @@ async def stage(
             return nothing
         on_step("flush")
         await sender.flush()
-    except Exception:
+    except Exception as error:
         # Nobody else may come to know of it, and who reads what is committed would wait until it times out.
         if sender is not None:
             await _abort_own(kept.transactions, sender, triple)
+        if isinstance(error, FENCED) and not await _is_decided(kept.decisions, identity) and not options.two_phase:
+            timeout_ms = await kept.transactions.timeout_ms()
+            state = "was ended while it wrote"
+            raise ended_early(identity.sink, identity.batch, triple.transactional_id, state, timeout_ms) from error
         raise
     on_step("flushed")
     written: list[Written] = [(*where, first, end) for where, (first, end) in sorted(sender.written().items())]
@@ -413,8 +421,9 @@ class BatchSink(DataSourceArrowWriter):
         self._options = options
         run = uuid.uuid4().hex
         if options.txn_app_id is not None:
-            # As in Delta, where one name is for the writes of a batch to several tables. No topic has a colon in it.
-            name = options.txn_app_id + ("" if options.topic is None else f":{options.topic}")
+            # As in Delta, where one name is for the writes of a batch to several tables. A name may have colons in it,
+            # a topic none: so what is behind the last one is the topic, or nothing where rows name theirs.
+            name = f"{options.txn_app_id}:{options.topic or ''}"
             self._identity = Identity(f"{SINK_PREFIX}app.{name}", options.txn_version or 0, run, True)
         else:
             self._identity = Identity(SINK_PREFIX + run, 0, run, True)

@@ -103,7 +103,7 @@ class Transactions:
 
         A transaction of `two_phase` has no time-out (KIP-939); ValueError where the brokers do not offer that.
         """
-        timeout_ms = await self._timeout_ms()
+        timeout_ms = await self.timeout_ms()
         while True:
             try:
                 return await self._asked(
@@ -117,7 +117,7 @@ class Transactions:
     async def _init(self, connection: BrokerConnection, transactional_id: str, two_phase: bool) -> Triple:
         request = InitProducerIdRequest(
             transactional_id=transactional_id,
-            transaction_timeout_ms=await self._timeout_ms(),
+            transaction_timeout_ms=await self.timeout_ms(),
             enable2_pc=two_phase,
         )
         version = connection.version_for(ApiKey.INIT_PRODUCER_ID, _INIT_TWO_PHASE if two_phase else _INIT)
@@ -267,8 +267,8 @@ class Transactions:
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, 0.1)
 
-    async def _timeout_ms(self) -> int:
-        """The longest that brokers allow: a task's transaction stays open until the driver has decided."""
+    async def timeout_ms(self) -> int:
+        """How long transactions here may take, the longest that brokers allow: they stay open until it is decided."""
         if self._max_timeout_ms is None:
             self._max_timeout_ms = await self._ask_max_timeout_ms()
         return self._max_timeout_ms

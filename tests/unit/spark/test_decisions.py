@@ -65,7 +65,7 @@ def test_what_is_decided_is_not_missed_when_its_log_has_a_new_leader(monkeypatch
     pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     from mainstem.protocol.columns import encode_columns
 
-    (records,) = encode_columns(pa.array([b"sink/finished"]), pa.array([b"7"]), timestamp=0)
+    (records,) = encode_columns(pa.array([b"finished/sink"]), pa.array([b"7"]), timestamp=0)
     cluster = NewLeader()
     log = DecisionLog(cast("Cluster", cluster))
     monkeypatch.setattr(log, "_fetch", cluster.fetch)

@@ -14,6 +14,7 @@ import pytest
 from mainstem.spark import worker_python
 
 WARM = str(Path(worker_python.__file__).with_name("warm_start.py"))
+EARLY = Path(worker_python.__file__).with_name("early_connect.py")
 WITHIN_S = 60.0
 
 TELL = """
@@ -79,6 +80,12 @@ def test_a_fork_has_the_arguments_the_environment_and_the_outputs_of_who_asked(
     words = f'[["3", "a b"], "yes", "{own}", "from the path of who asked", {str(is_warm).lower()}]\n'
     assert done.stdout.decode() == words
     assert done.returncode == 3
+
+
+def test_a_module_that_is_imported_already_runs_in_a_fork_without_a_warning(warm: Path) -> None:
+    # Who forks has read requests with it.
+    done = subprocess.run(asking(warm, EARLY, "json.scanner"), stderr=subprocess.PIPE, timeout=WITHIN_S)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_who_ends_the_process_that_asked_ends_its_fork(warm: Path, tmp_path: Path) -> None:
