@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.spark.brokers import Broker, Headers
+from tests.support.node import Node
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -345,6 +346,59 @@ def test_an_audit_tells_of_records_after_an_open_transaction(spark: SparkSession
     assert "offsets after an open transaction" not in report.figures
 
 
+def test_an_audit_finds_what_a_log_has_lost(spark: SparkSession, tmp_path: Path) -> None:
+    from mainstem.spark.pipelines import audit
+
+    with Node(tmp_path / "node") as node:
+        broker = Broker("mainstem", node.bootstrap, node.data)
+        topic = broker.topic(2, {"segment.bytes": "1048576"})
+        for nth in range(4):
+            broker.produce(topic, [b"%d of %d" % (row, nth) + b"x" * 90 for row in range(10_000)], partition=0)
+        folder = broker.log_dir(topic) / f"{topic}-0"
+        bases = sorted(int(path.stem) for path in folder.glob("*.log"))
+        assert len(bases) > 3
+        node.stop()
+        for path in folder.glob(f"{bases[1]:020}.*"):
+            path.unlink()
+        node.start()
+        report = audit.audit_topic(spark, node.bootstrap, topic)
+    lost = bases[2] - bases[1]
+    assert report.figures["records"] == f"{40_000 - lost:,}"
+    (finding,) = [each for each in report.findings if not each.is_good]
+    assert finding.answer == f"no: {lost:,} are missing, and the topic is not compacted"
+    assert finding.examples == [f"partition 0 offsets {bases[1]} to {bases[2] - 1}"]
+
+
+@pytest.mark.parametrize("cleanup", ["delete", "compact,delete"])
+def test_an_audit_finds_no_fault_with_transactions_and_what_was_deleted(
+    spark: SparkSession, broker: Broker, cleanup: str
+) -> None:
+    from confluent_kafka import Producer, TopicPartition
+    from confluent_kafka.admin import AdminClient
+
+    from mainstem.spark.pipelines import audit
+
+    topic = broker.topic(2, {"cleanup.policy": cleanup})
+    broker.produce(topic, [b"%d" % nth for nth in range(10)], keys=[b"%d" % nth for nth in range(10)], partition=0)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
+    producer.init_transactions(30)
+    for value in (b"aborted", b"committed", b"aborted"):
+        producer.begin_transaction()
+        for number in range(2):
+            producer.produce(topic, value + b" in %d" % number, b"key", partition=number)
+        producer.flush(30)
+        producer.commit_transaction(30) if value == b"committed" else producer.abort_transaction(30)
+    first = TopicPartition(topic, 0, 4)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.delete_records([first])[first].result(30)
+    report = audit.audit_topic(spark, broker.bootstrap, topic)
+    assert report.is_good, report.to_text()
+    assert report.figures["records"] == "8"
+    assert report.figures["offsets before the log begins"] == "4 (retention, or records that were deleted)"
+    # Of each partition: three markers, and two records that were aborted.
+    assert report.figures["offsets without a record"].split(" (")[0] == "10"
+
+
 def test_an_audit_tells_how_a_lake_differs_from_its_topic(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     from mainstem.spark.pipelines import lake, lake_lists
     from mainstem.spark.pipelines.lake_audit import compare_lake
@@ -637,6 +691,21 @@ def test_an_audit_tells_how_two_topics_differ(spark: SparkSession, broker: Broke
     assert audit.compare_topics(spark, (here, one), (here, same)).is_good
     report = audit.compare_topics(spark, (here, one), (here, other))
     assert [each.answer for each in report.findings] == ["no: 2 are not", "no: 1 are not"]
+
+
+def test_an_audit_tells_when_two_topics_differ_in_headers(spark: SparkSession, broker: Broker) -> None:
+    from mainstem.spark.pipelines import audit
+
+    here, (one, same, other) = broker.bootstrap, (broker.topic(1), broker.topic(2), broker.topic(1))
+    for topic in (one, same):
+        broker.produce(topic, [b"1", b"2"], keys=[b"a", b"b"], headers=[[("h", b"x"), ("none", None)], None])
+    broker.produce(other, [b"1", b"2"], keys=[b"a", b"b"])
+    report = audit.compare_topics(spark, (here, one), (here, same))
+    assert report.is_good, report.to_text()
+    assert "(Of those without a key it is not compared.)" in report.to_text()
+    report = audit.compare_topics(spark, (here, one), (here, other))
+    assert [each.answer for each in report.findings] == ["no: 1 are not", "no: 1 are not"]
+    assert report.findings[1].examples == ["key=a, value=1, headers=None"]
 
 
 def test_an_audit_tells_when_records_of_a_key_changed_places(spark: SparkSession, broker: Broker) -> None:

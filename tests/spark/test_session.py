@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.spark.brokers import Broker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,3 +45,15 @@ def test_a_session_that_runs_keeps_what_was_set_in_it(spark: SparkSession) -> No
     finally:
         for key, value in before.items():
             spark.conf.set(key, str(value))
+
+
+def test_large_records_are_copied_in_little_memory(mainstem_broker: Broker, tmp_path: Path) -> None:
+    here, (source, target) = mainstem_broker.bootstrap, (mainstem_broker.topic(1), mainstem_broker.topic(1))
+    values = [b"%04d" % nth + b"x" * 1_000_000 for nth in range(800)]
+    mainstem_broker.produce(source, values, compression_type="lz4", message_max_bytes=2_000_000, linger_ms=0)
+    command = [sys.executable, "-m", "mainstem", "pipeline", "transform", source, target, "--bootstrap", here, "--json"]
+    command += ["--checkpoint", str(tmp_path / "checkpoint"), "--sql", "select value from input"]
+    command += ["--conf", "spark.driver.memory=640m", "--conf", "spark.ui.enabled=false"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stdout + ran.stderr[-3000:]
+    assert json.loads(ran.stdout)["records"] == len(values)

@@ -157,6 +157,10 @@ class RangeReader:
             if under_way is not None:
                 under_way.cancel()
 
+    def fetch(self, found: Range, position: int) -> Fetched:
+        """One answer, with the batches from the one that has `position`, or comes next after it, on."""
+        return self._runner.run(self._finish(self._begin(found, position), found, position))
+
     def _decode(self, fetched: Fetched, position: int, end: int) -> Columns:
         aborted = fetched.aborted if self._isolation else None
         bounds = (fetched.start, fetched.end, position, end)

@@ -105,17 +105,24 @@ def wanted(schema: StructType, options: SourceOptions) -> Wanted:
                 f"schema: column {column.name} is {known.simpleString()}; "
                 f"{column.dataType.simpleString()} cannot be read from it"
             )
-        if not column.nullable:
-            raise ValueError(f"schema: column {column.name} must be nullable; Spark accepts nothing else of a source")
+        _check_nullable(f"column {column.name}", column.nullable)
     return Wanted(tuple(schema.names), tuple(schema.names), schema)
 
 
+def _check_nullable(what: str, is_nullable: bool) -> None:
+    """Spark believes that there is no null, and takes one for 0 or fails in a place that says nothing."""
+    if not is_nullable:
+        raise ValueError(f"schema: {what} must be nullable; Spark accepts nothing else of a source")
+
+
 def _check_readable(column: str, kind: DataType) -> None:
-    """Whatever JSON there is, a column of another type would be null and its value bad."""
+    """Whatever JSON there is, a column of another type would be null and its value bad; and there may be no value."""
     if isinstance(kind, ArrayType):
+        _check_nullable(f"what is in column {column}", kind.containsNull)
         _check_readable(column, kind.elementType)
     elif isinstance(kind, StructType):
         for each in kind.fields:
+            _check_nullable(f"column {column}.{each.name}", each.nullable)
             _check_readable(f"{column}.{each.name}", each.dataType)
     elif not isinstance(kind, _READABLE):
         raise ValueError(
@@ -129,6 +136,7 @@ def wanted_of_values(schema: StructType) -> Wanted:
     values: list[StructField] = []
     for column in schema.fields:
         own = column.name.removeprefix(META_PREFIX)
+        _check_nullable(f"column {column.name}", column.nullable)
         if column.name == CORRUPT:
             if not isinstance(column.dataType, StringType):
                 raise ValueError(f"schema: {CORRUPT} is a string; it is {column.dataType.simpleString()}")

@@ -24,7 +24,8 @@ from mainstem.protocol.fetch import AbortedTransaction
 from mainstem.spark.fetching import BATCH_BYTES, decode_some
 from mainstem.spark.filters import INT64_MAX, Narrowing, narrow
 from mainstem.spark.loop import settle_down
-from mainstem.spark.options import Bound, Kind, SourceOptions, describe
+from mainstem.spark.offsets import name
+from mainstem.spark.options import Bound, Kind, SourceOptions, Topics, describe
 from mainstem.spark.questions import READ_COMMITTED
 from mainstem.spark.rows import RowMaker
 from mainstem.spark.schema import Wanted
@@ -74,13 +75,13 @@ class SegmentReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         options = self._options
         assert options.path is not None
-        folders = [
-            folder for folder in find_folders(options.path) if options.topics.matches(folder.topic, folder.partition)
-        ]
+        there = find_folders(options.path)
+        folders = [folder for folder in there if options.topics.matches(folder.topic, folder.partition)]
         if not folders:
             raise ValueError(
                 f"path: {options.path} has no partition of {describe(options)}; it is to be a log directory"
             )
+        _check_named(options.topics, folders, options.path)
         folders = [folder for folder in folders if self._narrowing.keeps((folder.topic, folder.partition))]
         parts = {folder: segments(folder.path) for folder in folders}
         split_bytes = options.split_bytes or SPLIT_BYTES
@@ -125,6 +126,17 @@ class FilteringSegmentReader(SegmentReader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         self._narrowing = narrow(filters, self._wanted.own_columns())
         return filters
+
+
+def _check_named(topics: Topics, folders: list[Folder], path: str) -> None:
+    """ValueError where one of several that are named is not there: the others alone are not what was asked for."""
+    for topic in topics.names:
+        if all(folder.topic != topic for folder in folders):
+            raise ValueError(f"subscribe: there is no topic {topic} in {path}; correct the name")
+    numbers = {(folder.topic, folder.partition) for folder in folders}
+    for where in topics.partitions:
+        if where not in numbers:
+            raise ValueError(f"assign: there is no partition {name(where)} in {path}")
 
 
 def _read(piece: Piece, maker: RowMaker, check_crcs: bool) -> Iterator[pa.RecordBatch]:

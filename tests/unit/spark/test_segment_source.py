@@ -37,3 +37,19 @@ def test_a_batch_that_expands_to_more_than_is_decoded_at_once_is_read(tmp_path: 
     reader = SegmentReader(options, wanted(default_schema(options), options))
     found = [value for part in reader.partitions() for rows in reader.read(part) for value in rows["value"].to_pylist()]
     assert found == values
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "told"),
+    [
+        ("subscribe", "t,tt", "subscribe: there is no topic tt in "),
+        ("assign", '{"t": [0, 7]}', "assign: there is no partition t-7 in "),
+        ("assign", '{"t": [0], "tt": [1]}', "assign: there is no partition tt-1 in "),
+    ],
+)
+def test_one_of_several_that_is_not_there_is_told(tmp_path: Path, option: str, value: str, told: str) -> None:
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0" / f"{0:020}.log").write_bytes(b"")
+    options = source_options({"path": str(tmp_path), option: value}, streaming=False)
+    with pytest.raises(ValueError, match=told):
+        SegmentReader(options, wanted(default_schema(options), options)).partitions()

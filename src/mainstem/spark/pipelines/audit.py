@@ -5,7 +5,8 @@ numbers that are missing or out of order, within each key or within what the use
 of two, or a topic and a lake: records that only one of them has, counted with how often each is there, so that a
 duplicate is a difference; and of two topics that have the same, whether the records of a key are in the same order.
 
-Offsets may be missing for good reason, after compaction and where transactions ended; that is told, and is no finding.
+Offsets may be missing for good reason: before the first that is kept, after compaction, where transactions ended and
+where they were aborted. That is told, and is no finding. Where none of these explains it, records have been lost.
 The report is a page that a person can open, with the figures, examples of what is wrong, and plots.
 """
 
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mainstem.spark.pipelines import plots
 from mainstem.spark.pipelines.held_back import held_back
+from mainstem.spark.pipelines.holes import gaps, holes, is_compacted, log_bounds
 from mainstem.spark.pipelines.progress import Steps
 
 if TYPE_CHECKING:
@@ -116,6 +118,8 @@ def audit_topic(
     """
     from pyspark.sql import functions as f
 
+    # Before the topic is read: all up to here is then in what is read.
+    starts, ends = log_bounds(bootstrap, topic)
     frame = topic_frame(spark, bootstrap, topic).selectExpr(
         "cast(key as string) key", "cast(value as string) value", "topic", "partition", "offset", "timestamp"
     )
@@ -123,22 +127,19 @@ def audit_topic(
     try:
         report = Report(f"Audit of {topic}")
         _at(steps, "reading the topic")
-        per_partition = (
-            frame.groupBy("partition")
-            .agg(f.count("*").alias("n"), f.min("offset").alias("first"), f.max("offset").alias("last"))
-            .orderBy("partition")
-            .collect()
-        )
-        total = sum(row.n for row in per_partition)
-        gaps = sum(row["last"] - row["first"] + 1 - row.n for row in per_partition)
+        per_partition = frame.groupBy("partition").agg(f.count("*").alias("n")).orderBy("partition").collect()
         report.figures = {
-            "records": f"{total:,}",
+            "records": f"{sum(row.n for row in per_partition):,}",
             "partitions with records": len(per_partition),
-            "offsets without a record": f"{gaps:,} (markers of transactions, compaction)",
         }
+        deleted = sum(starts.values())
+        if deleted:
+            report.figures["offsets before the log begins"] = f"{deleted:,} (retention, or records that were deleted)"
         waiting = sum(held_back(bootstrap, topic).values())
         if waiting:
             report.figures["offsets after an open transaction"] = f"{waiting:,} (not committed yet, not looked at)"
+        _at(steps, "looking for offsets without a record")
+        _account_for(report, gaps(frame, starts, ends), bootstrap, topic)
         _at(steps, "looking for offsets that are there twice")
         report.findings.append(_unique_offsets(frame))
         _at(steps, "looking for records that are there twice")
@@ -161,6 +162,39 @@ def audit_topic(
 def _at(steps: Steps | None, step: str) -> None:
     if steps is not None:
         steps.at(step)
+
+
+def _account_for(report: Report, missing: DataFrame, bootstrap: str, topic: str) -> None:
+    """Tells how many offsets have no record, and finds fault where nothing explains it."""
+    missing = missing.persist()
+    try:
+        count = _offsets_in(missing)
+        if is_compacted(bootstrap, topic):
+            report.figures["offsets without a record"] = f"{count:,} (compaction, transactions)"
+            return
+        lost = holes(missing, bootstrap, topic).persist()
+        try:
+            lost_count = _offsets_in(lost)
+            some = lost.orderBy("partition", "start").limit(EXAMPLES).collect()
+        finally:
+            lost.unpersist()
+    finally:
+        missing.unpersist()
+    report.figures["offsets without a record"] = (
+        f"{count - lost_count:,} (markers of transactions, and what they aborted)"
+    )
+    report.findings.append(
+        Finding(
+            "Has the log every offset between its ends?",
+            lost_count == 0,
+            "yes" if lost_count == 0 else f"no: {lost_count:,} are missing, and the topic is not compacted",
+            [f"partition {row.partition} offsets {row.start} to {row.end - 1}" for row in some],
+        )
+    )
+
+
+def _offsets_in(ranges: DataFrame) -> int:
+    return int(ranges.selectExpr("coalesce(sum(end - start), 0) n").collect()[0].n)
 
 
 def _unique_offsets(frame: DataFrame) -> Finding:
@@ -321,11 +355,20 @@ def compare(
 def compare_topics(
     spark: SparkSession, left: tuple[str, str], right: tuple[str, str], steps: Steps | None = None
 ) -> Report:
-    """Whether two topics, each given by its cluster and its name, have the same keys and values, in one order."""
-    columns = ("cast(key as string) key", "cast(value as string) value", "partition", "offset")
-    frames = [topic_frame(spark, *each).selectExpr(*columns) for each in (left, right)]
+    """Whether two topics, each given by its cluster and its name, have the same records, those of a key in one order.
+
+    Keys, values and headers are compared; partitions, offsets and timestamps are not, for a copy has its own.
+    """
+    columns = (
+        "cast(key as string) key",
+        "cast(value as string) value",
+        "transform(headers, each -> struct(each.key, cast(each.value as string) value)) headers",
+        "partition",
+        "offset",
+    )
+    frames = [topic_frame(spark, *each, headers=True).selectExpr(*columns) for each in (left, right)]
     names = (left[1], right[1] if right[1] != left[1] else f"{right[1]} ({right[0]})")
-    report = compare(frames[0], frames[1], names, ["key", "value"], steps)
+    report = compare(frames[0], frames[1], names, ["key", "value", "headers"], steps)
     if report.is_good:
         # Where records are missing, all that come after them are out of step, which would say nothing.
         _at(steps, "comparing the order")
@@ -350,7 +393,7 @@ def _same_order(left: DataFrame, right: DataFrame) -> Finding:
     moved = numbered(left, "here").join(numbered(right, "there"), ["key", "nth"]).where("not here <=> there")
     count = moved.count()
     return Finding(
-        "Are the records of each key in the same order?",
+        "Are the records of each key in the same order? (Of those without a key it is not compared.)",
         count == 0,
         "yes" if count == 0 else f"no: {count:,} are not",
         [f"{row.key}: number {row.nth} is {row.here} and {row.there}" for row in moved.limit(EXAMPLES).collect()]

@@ -10,20 +10,17 @@ Neither is what it has between, where the topic is compacted.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from mainstem.client.admin_types import ConfigResource
-from mainstem.client.sync_admin import Admin
 from mainstem.spark.pipelines import lake
 from mainstem.spark.pipelines.audit import Report, compare, topic_frame
+from mainstem.spark.pipelines.holes import is_compacted
 from mainstem.spark.pipelines.lake_folder import landed_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from mainstem.spark.pipelines.progress import Steps
-
-CLEANUP_POLICY: Final = "cleanup.policy"
 
 
 def compare_lake(
@@ -56,14 +53,6 @@ def _good(spark: SparkSession, path: Path) -> DataFrame:
         return spark.createDataFrame([], landed_schema(path))
     rows = lake.rows(spark, path)
     return rows.drop(rows.columns[-1])  # the day, which is the folder's
-
-
-def is_compacted(bootstrap: str, topic: str) -> bool:
-    """Whether records of the topic may go while others before them stay."""
-    resource = ConfigResource.topic(topic)
-    with Admin(bootstrap_servers=bootstrap) as admin:
-        policy = admin.describe_configs([resource], names=[CLEANUP_POLICY])[resource][CLEANUP_POLICY].value
-    return "compact" in (policy or "")
 
 
 def _raw(frame: DataFrame) -> DataFrame:
