@@ -16,14 +16,16 @@ from mainstem.spark.spark_session import SETTINGS, session
 ARCHIVE = Path(sys.prefix) / "spark-classes.jsa"
 _PLAIN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 JAVA = f"{_PLAIN} -XX:SharedArchiveFile={ARCHIVE} -Xlog:cds=off" if ARCHIVE.exists() else _PLAIN
-DRIVER = {"spark.driver.extraJavaOptions": f"{SETTINGS['spark.driver.extraJavaOptions'][0]} {JAVA}"}
-EXECUTOR = {"spark.executor.extraJavaOptions": f"{SETTINGS['spark.executor.extraJavaOptions'][0]} {JAVA}"}
+_OURS = SETTINGS["spark.executor.extraJavaOptions"][0]
+"""The driver's are these and a collector, and Java takes one collector."""
+DRIVER = {"spark.driver.extraJavaOptions": f"{_OURS} {JAVA}"}
+EXECUTOR = {"spark.executor.extraJavaOptions": f"{_OURS} {JAVA}"}
 
 
 def make_archive() -> None:
     """Has Java write down which classes it had when it ends, after a little of everything."""
     written = ARCHIVE.with_suffix(".new")
-    options = f"{SETTINGS['spark.driver.extraJavaOptions'][0]} {_PLAIN} -XX:ArchiveClassesAtExit={written}"
+    options = f"{_OURS} {_PLAIN} -XX:ArchiveClassesAtExit={written}"
     settings = {"spark.driver.extraJavaOptions": options, "spark.ui.enabled": "false", "spark.log.level": "OFF"}
     with tempfile.TemporaryDirectory() as home:
         spark = session("archive", "local[2]", {**settings, "spark.sql.warehouse.dir": home})

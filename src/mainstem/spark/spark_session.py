@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -28,6 +28,10 @@ JAVA_TIMEOUT_S: Final = 30.0
 INSTALL_JAVA: Final = "as in apt install openjdk-17-jre-headless"
 STDERR: Final = 2
 PYSPARK_MIN: Final = (4, 2)
+
+_ARROW: Final = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+_DRIVER_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_JAVA_VARIABLES: Final = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 
 SETTINGS: Final[dict[str, tuple[str, str]]] = {
     "spark.python.unix.domain.socket.enabled": (
@@ -48,15 +52,12 @@ SETTINGS: Final[dict[str, tuple[str, str]]] = {
         "Rows may be large: without a limit so many of them are one Arrow batch that the JVM dies of it. Spark adds up "
         "the bytes for every row then; 2147483647 is no limit, for where 65,536 of the largest rows are a few MB.",
     ),
-    "spark.driver.extraJavaOptions": (
-        "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false -XX:+UseParallelGC",
+    _DRIVER_OPTIONS: (
+        f"{_ARROW} -XX:+UseParallelGC",
         "Arrow checks every access to its memory otherwise: a tenth of the time of a source. Where tasks run in the "
         "driver, a collector that stops them now and then costs less than one that works beside them.",
     ),
-    "spark.executor.extraJavaOptions": (
-        "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false",
-        "The same where tasks run.",
-    ),
+    "spark.executor.extraJavaOptions": (_ARROW, "The same where tasks run."),
     "spark.sql.session.timeZone": ("UTC", "Timestamps of records are in UTC; the machine's own zone would shift them."),
     "spark.ui.showConsoleProgress": ("false", "The pipelines show their own progress."),
 }
@@ -137,9 +138,20 @@ def session(
         # Nobody else has to reach a session that runs here alone.
         conf.setIfMissing("spark.driver.bindAddress", "127.0.0.1")
         conf.setIfMissing("spark.driver.host", "127.0.0.1")
+    if _has_collector(conf.get("spark.driver.defaultJavaOptions")):
+        conf.setIfMissing(_DRIVER_OPTIONS, _ARROW)
     for key, (value, _) in SETTINGS.items():
         conf.setIfMissing(key, value)
     return SparkSession.builder.config(conf=conf).getOrCreate()
+
+
+def _has_collector(options: str | None) -> bool:
+    """Whether somebody has chosen how Java collects garbage. It does not start where two have."""
+    said = [options or "", *(os.environ.get(name, "") for name in _JAVA_VARIABLES)]
+    home = os.environ.get("SPARK_CONF_DIR") or os.path.join(os.environ.get("SPARK_HOME", ""), "conf")
+    with suppress(OSError):
+        said.append(Path(home, "spark-defaults.conf").read_text())
+    return re.search(r"-XX:\+Use\w+GC\b", " ".join(said)) is not None
 
 
 def _as_told(running: SparkSession, settings: Mapping[str, str]) -> SparkSession:
