@@ -44,7 +44,13 @@ def test_where_compaction_took_batches_a_term_may_end_anywhere_between() -> None
 
 
 def test_an_offset_of_another_term_than_its_batch_is_noticed() -> None:
-    assert check_epoch("log-0", TERMS, 9, 1)
-    assert not check_epoch("log-0", TERMS, 20, 1), "nobody can tell"
+    assert check_epoch("log-0", TERMS, 0, 9, 1)
+    assert not check_epoch("log-0", TERMS, 0, 20, 1), "nobody can tell"
     with pytest.raises(Violation, match="P9 an offset has the epoch of its batch"):
-        check_epoch("log-0", TERMS, 10, 1)
+        check_epoch("log-0", TERMS, 0, 10, 1)
+
+
+def test_what_a_log_has_back_after_a_power_loss_may_be_of_no_known_term() -> None:
+    """Its start was moved and its terms cut there; the power loss took the start."""
+    assert not check_epoch("log-0", TERMS, 7, 0, -1)
+    assert check_epoch("log-0", TERMS, 7, 7, 1)

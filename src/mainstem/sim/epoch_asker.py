@@ -21,7 +21,7 @@ from mainstem.protocol.messages.k23_offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from mainstem.sim.checkers.terms_are_told import batches_of, check_end, check_epoch
+from mainstem.sim.checkers.terms_are_told import batches_of, check_end, check_epoch, known_from
 from mainstem.sim.client import NoAnswer, SimClient
 from mainstem.sim.ledger import Place, Violation
 from mainstem.sim.workloads import find_offset
@@ -100,10 +100,7 @@ def _older(batches: list[BatchView], current: int, rng: Random) -> Iterator[int]
 
 
 def _known_from(world: "World", partition: Partition) -> int:
-    """Where the log begins, as far as its epochs go: a power loss may take the start that they were cut at."""
-    first = partition.log.epochs.earliest
-    start = partition.log.log_start
-    return max(start, first.start_offset) if first is not None and world.may_trim(partition.topic) else start
+    return known_from(partition.log, world.may_trim(partition.topic))
 
 
 async def _ask_both_ends(world: "World", client: SimClient, partition: Partition) -> None:
@@ -111,7 +108,8 @@ async def _ask_both_ends(world: "World", client: SimClient, partition: Partition
     leader = partition.check_leader()
     batches = batches_of(world.disk, partition.log)
     found = await find_offset(client, place, _EARLIEST)
-    if found is not None and check_epoch(str(partition), batches, found.offset, found.leader_epoch):
+    known = _known_from(world, partition)
+    if found is not None and check_epoch(str(partition), batches, known, found.offset, found.leader_epoch):
         world.count(REACHED[2])
     found = await find_offset(client, place, _LATEST)
     if found is not None and found.leader_epoch != leader.epoch and partition.leader is leader:

@@ -13,7 +13,7 @@ from mainstem.protocol.errors import ErrorCode
 from mainstem.sim import epoch_asker, loiterer, long_poll, session_reader
 from mainstem.sim.admin import GROUP
 from mainstem.sim.checkers.due_goes import wait_until_gone
-from mainstem.sim.checkers.terms_are_told import batches_of, check_epoch
+from mainstem.sim.checkers.terms_are_told import batches_of, check_epoch, known_from
 from mainstem.sim.checkers.times_are_found import MAX_TIMESTAMP, NOT_FOUND, Answer, first_at, latest
 from mainstem.sim.client import NoAnswer, SimClient
 from mainstem.sim.group_ledger import GONE
@@ -83,7 +83,8 @@ class Observer:
                         before = after  # a marker that came meanwhile
                     found.append(Answer(moment, offset, before, after))
                     where = f"{place[0]}-{place[1]}"
-                    if check_epoch(where, batches_of(self.world.disk, log), offset, told.leader_epoch):
+                    known = known_from(log, self.world.may_trim(place[0]))
+                    if check_epoch(where, batches_of(self.world.disk, log), known, offset, told.leader_epoch):
                         self.world.count("epoch of a moment checked")
         if not self.world.is_keyed(place[0]):
             with contextlib.suppress(NoAnswer):

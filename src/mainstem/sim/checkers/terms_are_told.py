@@ -22,6 +22,13 @@ def batches_of(disk: SimDisk, log: Log) -> list[BatchView]:
     return found
 
 
+def known_from(log: Log, may_trim: bool) -> int:
+    """From which offset on a log knows its terms: a power loss may take a start that they were cut at, and of what is
+    before that then nobody is told a term, in Kafka neither."""
+    first = log.epochs.earliest
+    return max(log.log_start, first.start_offset) if first is not None and may_trim else log.log_start
+
+
 def check_end(
     where: str, batches: Sequence[BatchView], span: tuple[int, int], asked: int, told: tuple[int, int]
 ) -> None:
@@ -41,10 +48,11 @@ def check_end(
         )
 
 
-def check_epoch(where: str, batches: Sequence[BatchView], offset: int, told: int) -> bool:
-    """Whether anybody can tell: compaction and retention may have taken the batch meanwhile."""
+def check_epoch(where: str, batches: Sequence[BatchView], known: int, offset: int, told: int) -> bool:
+    """Whether anybody can tell: compaction and retention may have taken the batch meanwhile. `known` is where the log
+    begins to know its terms."""
     for batch in batches:
-        if batch.base_offset <= offset < batch.next_offset:
+        if known <= offset and batch.base_offset <= offset < batch.next_offset:
             if told != batch.leader_epoch:
                 raise Violation(
                     "P9 an offset has the epoch of its batch",
