@@ -10,7 +10,6 @@ Only a segment that takes no more batches is built anew; the active one is rolle
 from librt.strings import BytesWriter, write_i32_be, write_i64_be
 from mypy_extensions import i64
 
-from mainstem.core.log.compaction import RELATIVE_MAX
 from mainstem.protocol.batch import NO_TIMESTAMP
 from mainstem.storage.errors import StorageError
 from mainstem.storage.fs import File
@@ -56,12 +55,12 @@ class Reindexing:
         times_left: i64 = segment.time_index.max_entries - 1
         last_time: i64 = NO_TIMESTAMP
         since_entry: i64 = 0
+        next_offset: i64 = base_offset
         scan = HeaderScan(self._log, 0, segment.size, False)
         while scan.advance():
             header = scan.header
-            if not 0 <= header.last_offset - base_offset <= RELATIVE_MAX:
-                what = f"a batch up to offset {header.last_offset} in the segment from {base_offset} on"
-                raise StorageError(self._log.path, what, scan.position)
+            segment.check_follows(header, next_offset, scan.position)
+            next_offset = header.next_offset
             if header.max_timestamp > self._max_timestamp:
                 self._max_timestamp = header.max_timestamp
                 self._max_timestamp_offset = header.last_offset

@@ -155,13 +155,22 @@ class Segment:
         file = self.log.pin()
         try:
             scan = HeaderScan(file, 0, self.size, False)
+            next_offset: i64 = self.base_offset
             while scan.advance():
+                self.check_follows(scan.header, next_offset, scan.position)
                 self.index_batch(scan.header, scan.position)
+                next_offset = scan.header.next_offset
         finally:
             self.log.unpin()
         self.end_indexes()
         # Below the recovery point nothing else would make them durable.
         self.sync()
+
+    def check_follows(self, batch: BatchView, next_offset: i64, position: i64) -> None:
+        """StorageError where a batch's offsets cannot be those that come next here: no checksum covers them."""
+        if batch.base_offset < next_offset or not self.can_hold(batch.last_offset):
+            what = f"a batch with offsets {batch.base_offset} to {batch.last_offset} where {next_offset} is next"
+            raise StorageError(self.log.path, what, position)
 
     def indexes_rebuilt(self, max_timestamp: i64, max_timestamp_offset: i64) -> None:
         """Both were written anew in a thread (`reindexing`), and this was seen on the way."""

@@ -118,8 +118,18 @@ def test_an_index_that_is_built_anew_says_so_where_it_meets_an_offset_that_its_s
     job = log.begin_reindexing()
     assert job is not None
     job.run()
-    with pytest.raises(StorageError, match="in the segment from 0 on"):
+    with pytest.raises(StorageError, match="where 4 is next"):
         log.finish_reindexing(job)
+
+
+@pytest.mark.parametrize("bit", [2, 20, 63 - 1])
+def test_a_start_that_builds_an_index_anew_says_so_where_it_meets_such_an_offset(bit: int) -> None:
+    """Seed 60005970: an assertion was the end of the start, for one partition's damage."""
+    disk = closed()
+    disk.remove(f"{DIRECTORY}/{8:020}.timeindex")
+    disk.flip_bit(f"{DIRECTORY}/{8:020}.log", 4 * SIZE * 8 + bit)
+    with pytest.raises(StorageError, match="is next"):
+        open_in(disk, SETTINGS, clean=False, recovery_point=16)
 
 
 def test_a_search_by_time_finds_its_record_though_an_index_is_wrong() -> None:
