@@ -247,9 +247,11 @@ class LogMoves:
     async def _flush(self, partition: Partition, move: Move[Log]) -> None:
         """Makes the bulk of both logs durable in threads, so that the swap has little left to do."""
         partition.make_durable()
-        await self._flush_copy(partition, move)
+        while await self._flush_copy(partition, move):
+            pass
 
-    async def _flush_copy(self, partition: Partition, move: Move[Log], rolled_only: bool = False) -> None:
+    async def _flush_copy(self, partition: Partition, move: Move[Log], rolled_only: bool = False) -> bool:
+        """Whether there is more to flush."""
         dirs = self._broker.partitions.dirs
         job: FlushJob = move.log.begin_flush(self._broker.clock.wall_ms(), rolled_only)
         dirs.begin_work(move)
@@ -259,8 +261,9 @@ class LogMoves:
             dirs.end_work(partition.topic, partition.index, move)
         if self._is_on(partition, move):
             move.log.finish_flush(job)
-        else:
-            job.finish()
+            return job.is_partial
+        job.finish()
+        return False
 
     def _swap(self, partition: Partition, move: Move[Log], copy: LogCopy) -> None:
         broker = self._broker

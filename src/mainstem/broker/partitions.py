@@ -257,9 +257,12 @@ class Partitions:
             # The failure of one log closes the others of its directory.
             if opened.config.compact and not opened.is_closed and opened.recovery_point < opened.log_end:
                 try:
-                    job = opened.begin_flush(self._clock.wall_ms())
-                    await self._loop.run_in_executor(None, job.run)
-                    opened.finish_flush(job)
+                    is_partial = True
+                    while is_partial:
+                        job = opened.begin_flush(self._clock.wall_ms())
+                        await self._loop.run_in_executor(None, job.run)
+                        opened.finish_flush(job)
+                        is_partial = job.is_partial
                 except StorageError as error:
                     directory = self.dirs.directory_of(*partition)
                     if directory is not None:

@@ -3,12 +3,14 @@
 Everything below the recovery point survives power loss; what lies at or past it may be lost, from any point on. Rules:
 
 - A flush is a job (`flushing`): begun here, run in a thread, finished here. One at a time; what is appended meanwhile
-  is the next one's.
+  is the next one's, and so is what would take more open files than one may have.
 - The recovery point moves when a flush has come back without an error, and not at all where the log was cut meanwhile.
 - A segment's name is durable only after its folder was synced (KAFKA-3968), and so is that of a snapshot and of a
   transaction index: `_has_new_names` says that there are some.
 - Leader epochs and producer snapshots go first: what recovery goes by must not be older than what it finds.
 """
+
+from typing import Final
 
 from mypy_extensions import i64
 
@@ -21,6 +23,9 @@ from mainstem.storage.producer_store import ProducerStore
 from mainstem.storage.readable_log import ReadableLog
 from mainstem.storage.segment import Segment
 from mainstem.storage.segments import Segments
+
+_FILES_AT_ONCE: Final = 128
+"""How many files one flush holds open: a log may have thousands that are not synced, as after a kill."""
 
 
 class DurableLog(ReadableLog):
@@ -137,11 +142,10 @@ class DurableLog(ReadableLog):
     def begin_flush(self, now_ms: i64, rolled_only: bool = False) -> FlushJob:
         """A job that makes everything up to the log end durable, or everything before the active segment.
 
-        One at a time: what comes meanwhile is the next one's.
+        One at a time: what comes meanwhile is the next one's. So is what would take more than `_FILES_AT_ONCE`.
         """
         self._check_alive()
         assert self._flush is None, f"{self!r} is being flushed"
-        self.last_flush_ms = now_ms
         offset: i64 = self._active.base_offset if rolled_only else self.log_end
         job = FlushJob(self._fs, self.directory, offset, self.truncations)
         if self.epochs.version != self._epochs_written:
@@ -155,6 +159,10 @@ class DurableLog(ReadableLog):
             at: i64 = max(self._segments.floor(self.recovery_point - 1), 0)
             while at < len(self._segments):
                 segment = self._segments.at(at)
+                if job.files >= _FILES_AT_ONCE:
+                    job.offset = segment.base_offset
+                    job.is_partial = True
+                    break
                 at += 1
                 if rolled_only and segment is self._active:
                     continue
@@ -166,7 +174,9 @@ class DurableLog(ReadableLog):
             job.error = error  # nothing was synced
             job.finish()
             raise self.fail(error) from error
-        self._unflushed_roll = False
+        self._unflushed_roll = job.is_partial
+        if not job.is_partial:
+            self.last_flush_ms = now_ms
         self._has_new_names = False
         self._flush = job
         return job
@@ -185,6 +195,9 @@ class DurableLog(ReadableLog):
 
     def flush(self, now_ms: i64) -> None:
         """All at once. Blocks."""
-        job = self.begin_flush(now_ms)
-        job.run()
-        self.finish_flush(job)
+        is_partial = True
+        while is_partial:
+            job = self.begin_flush(now_ms)
+            job.run()
+            self.finish_flush(job)
+            is_partial = job.is_partial

@@ -22,6 +22,8 @@ class FlushJob:
 
     def __init__(self, fs: FileSystem, directory: str, offset: i64, truncations: i64) -> None:
         self.offset: i64 = offset
+        self.is_partial = False
+        """Whether there was more to flush than one job may hold open: another one has to follow."""
         self.truncations: i64 = truncations
         self.error: OSError | None = None
         self.epochs_path = ""
@@ -41,6 +43,10 @@ class FlushJob:
         self._refs.append(ref)
         self._files.append(file)
         self._versions.append(ref.version)
+
+    @property
+    def files(self) -> i64:
+        return len(self._files)
 
     def covers(self, ref: FileRef) -> bool:
         """On the loop: whether all that was written to the file so far is durable once this is done."""

@@ -556,6 +556,36 @@ def test_a_flush_that_cannot_open_a_file_fails_its_log_and_counts_nothing_as_syn
     assert log.recovery_point == 0
 
 
+def test_a_flush_holds_few_files_open_however_many_segments_are_not_synced() -> None:
+    """After a kill within a minute of 335 rolls a broker with a limit of 1,024 open files ended, at every start again."""
+    disk = new_disk()
+    log = open_in(disk, config(segment_bytes=SIZE, flush_ms=1000), files=OpenFiles(disk, 8))
+    for number in range(700):
+        append(log, batch(b"%02d" % (number % 100)))
+    points = [0]
+    while log.needs_flush(NOW_MS):
+        job = log.begin_flush(NOW_MS)
+        assert job.files <= 128 + 4
+        job.run()
+        log.finish_flush(job)
+        points.append(log.recovery_point)
+    assert points == sorted(set(points))
+    assert len(points) > 700 * 2 // 132
+    assert log.recovery_point == log.log_end == 700
+    assert not any(ref.dirty for segment in log.segments for ref in segment.refs())
+
+
+def test_all_of_a_log_is_flushed_at_once_where_that_is_asked_for() -> None:
+    disk = new_disk()
+    log = open_in(disk, config(segment_bytes=SIZE), files=OpenFiles(disk, 8))
+    for number in range(300):
+        append(log, batch(b"%02d" % (number % 100)))
+    log.flush(NOW_MS)
+    assert log.recovery_point == 300
+    disk.power_loss()
+    assert len(read_all(open_in(disk, config(segment_bytes=SIZE), recovery_point=300))) == 300
+
+
 def test_the_settings_of_a_log_can_change_while_it_runs() -> None:
     log = open_in(new_disk(), config(segment_bytes=SIZE * 100))
     append(log, batch(b"00"))
