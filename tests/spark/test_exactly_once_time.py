@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from mainstem.spark.exactly_once import SinkError
 from mainstem.spark.sink import Identity, RowWriter, stage
+from mainstem.spark.transactions import ONGOING, Transactions
 from tests.spark.brokers import Broker
 from tests.spark.protocol import SCHEMA, KilledError, Query, killed_at, play, rows_of
 from tests.spark.test_sink import copy
@@ -78,8 +79,9 @@ def in_another_thread(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def wait_until_none_is_open(query: Query) -> None:
-    async with asyncio.timeout(WAITED_S_MAX):
-        while await query.open_transactions():
+    """Nor being aborted: until its marker is there, the leader of a partition takes more of a transaction."""
+    async with asyncio.timeout(WAITED_S_MAX), query.process() as cluster:
+        while await Transactions(cluster).listed(query.sink, [ONGOING, "PrepareAbort"]):
             await asyncio.sleep(0.05)
 
 

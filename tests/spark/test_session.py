@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -57,3 +58,33 @@ def test_large_records_are_copied_in_little_memory(mainstem_broker: Broker, tmp_
     ran = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert ran.returncode == 0, ran.stdout + ran.stderr[-3000:]
     assert json.loads(ran.stdout)["records"] == len(values)
+
+
+_TELL = """
+import json
+from mainstem.spark import session
+spark = session()
+keys = ("spark.master", "spark.app.name", "spark.sql.session.timeZone", "spark.sql.execution.arrow.maxRecordsPerBatch")
+print(json.dumps([spark.conf.get(key) for key in keys]))
+"""
+
+
+@pytest.mark.parametrize("way", ["spark-submit", "defaults", "arguments"])
+def test_a_session_keeps_what_spark_was_told_past_the_program(tmp_path: Path, way: str) -> None:
+    """Spark's own configuration is in no SparkConf before Java runs: ours came before it, and the master was ours."""
+    script = tmp_path / "tell.py"
+    script.write_text(_TELL)
+    told = {"spark.master": "local[1]", "spark.app.name": "mine", "spark.sql.session.timeZone": "Europe/Berlin"}
+    options = [word for key, value in told.items() for word in ("--conf", f"{key}={value}")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYSPARK_PYTHON": sys.executable}
+    command = [sys.executable, str(script)]
+    if way == "spark-submit":
+        command = [str(Path(sys.executable).with_name("spark-submit")), *options, str(script)]
+    elif way == "defaults":
+        (tmp_path / "spark-defaults.conf").write_text("\n".join(f"{key} {value}" for key, value in told.items()))
+        environment["SPARK_CONF_DIR"] = str(tmp_path)
+    else:
+        environment["PYSPARK_SUBMIT_ARGS"] = " ".join([*options, "pyspark-shell"])
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert json.loads(done.stdout.splitlines()[-1]) == [*told.values(), "65536"]

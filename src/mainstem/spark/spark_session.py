@@ -14,11 +14,12 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mainstem.spark import worker_python
+from mainstem.spark.own_settings import has_collector, own_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +32,6 @@ PYSPARK_MIN: Final = (4, 2)
 
 _ARROW: Final = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 _DRIVER_OPTIONS: Final = "spark.driver.extraJavaOptions"
-_JAVA_VARIABLES: Final = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 
 SETTINGS: Final[dict[str, tuple[str, str]]] = {
     "spark.python.unix.domain.socket.enabled": (
@@ -125,33 +125,30 @@ def session(
     conf = SparkConf()
     for key, value in (settings or {}).items():
         conf.set(key, value)
-    conf.setIfMissing("spark.app.name", app_name)
+    told = own_settings()
+
+    def set_unless_told(key: str, value: str) -> None:
+        if key not in told:
+            conf.setIfMissing(key, value)
+
+    set_unless_told("spark.app.name", app_name)
     if master is not None:
         conf.setMaster(master)
     else:
-        conf.setIfMissing("spark.master", "local[*]")
+        set_unless_told("spark.master", "local[*]")
     # Workers run the Python that this is, with the modules that this one sees.
     os.environ.setdefault(worker_python.VARIABLE, sys.executable)
-    if is_local(conf.get("spark.master") or ""):
-        if conf.get("spark.pyspark.python") is None:
+    if is_local(conf.get("spark.master") or told["spark.master"]):
+        if conf.get("spark.pyspark.python") is None and "spark.pyspark.python" not in told:
             worker_python.use_launcher()
         # Nobody else has to reach a session that runs here alone.
-        conf.setIfMissing("spark.driver.bindAddress", "127.0.0.1")
-        conf.setIfMissing("spark.driver.host", "127.0.0.1")
-    if _has_collector(conf.get("spark.driver.defaultJavaOptions")):
-        conf.setIfMissing(_DRIVER_OPTIONS, _ARROW)
+        set_unless_told("spark.driver.bindAddress", "127.0.0.1")
+        set_unless_told("spark.driver.host", "127.0.0.1")
+    if has_collector({**told, **dict(conf.getAll())}):
+        set_unless_told(_DRIVER_OPTIONS, _ARROW)
     for key, (value, _) in SETTINGS.items():
-        conf.setIfMissing(key, value)
+        set_unless_told(key, value)
     return SparkSession.builder.config(conf=conf).getOrCreate()
-
-
-def _has_collector(options: str | None) -> bool:
-    """Whether somebody has chosen how Java collects garbage. It does not start where two have."""
-    said = [options or "", *(os.environ.get(name, "") for name in _JAVA_VARIABLES)]
-    home = os.environ.get("SPARK_CONF_DIR") or os.path.join(os.environ.get("SPARK_HOME", ""), "conf")
-    with suppress(OSError):
-        said.append(Path(home, "spark-defaults.conf").read_text())
-    return re.search(r"-XX:\+Use\w+GC\b", " ".join(said)) is not None
 
 
 def _as_told(running: SparkSession, settings: Mapping[str, str]) -> SparkSession:

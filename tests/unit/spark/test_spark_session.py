@@ -67,24 +67,3 @@ def test_a_pyspark_that_is_too_old_is_told(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "4.1.4")
     with pytest.raises(spark_session.NoSparkError, match=r"PySpark 4\.1\.4 is too old, 4\.2 or later is needed: pip"):
         spark_session.session()
-
-
-@pytest.mark.parametrize(
-    ("options", "variable", "file", "expected"),
-    [
-        ("", "", "", False),
-        ("-XX:+UseZGC", "", "", True),
-        ("", "-Xmx1g -XX:+UseG1GC", "", True),
-        ("", "", "spark.driver.defaultJavaOptions -XX:+UseSerialGC\n", True),
-        ("-XX:+UseStringDeduplication", "-XX:-UseG1GC", "", False),
-    ],
-)
-def test_a_collector_that_somebody_has_chosen_stays_the_only_one(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: str, variable: str, file: str, expected: bool
-) -> None:
-    """Java does not start with two."""
-    monkeypatch.setenv("JDK_JAVA_OPTIONS", variable)
-    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
-    if file:
-        (tmp_path / "spark-defaults.conf").write_text(file)
-    assert spark_session._has_collector(options) is expected

@@ -557,7 +557,7 @@ def test_a_flush_that_cannot_open_a_file_fails_its_log_and_counts_nothing_as_syn
 
 
 def test_a_flush_holds_few_files_open_however_many_segments_are_not_synced() -> None:
-    """After a kill within a minute of 335 rolls a broker with a limit of 1,024 open files ended, at every start again."""
+    """After a kill within a minute of 335 rolls a broker that may open 1,024 files ended, at every start again."""
     disk = new_disk()
     log = open_in(disk, config(segment_bytes=SIZE, flush_ms=1000), files=OpenFiles(disk, 8))
     for number in range(700):
