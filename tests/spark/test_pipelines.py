@@ -718,6 +718,17 @@ def test_an_audit_tells_when_records_of_a_key_changed_places(spark: SparkSession
     assert report.findings[-1].examples == ["k: number 2 is 2 and 4", "k: number 3 is 4 and 2"]
 
 
+def test_an_audit_tells_when_headers_of_a_keys_records_changed_places(spark: SparkSession, broker: Broker) -> None:
+    from mainstem.spark.pipelines import audit
+
+    here, (one, other) = broker.bootstrap, (broker.topic(1), broker.topic(1))
+    headers: list[Headers | None] = [[("n", b"1")], [("n", b"2")]]
+    broker.produce(one, [b"a", b"a"], keys=[b"k", b"k"], headers=headers)
+    broker.produce(other, [b"a", b"a"], keys=[b"k", b"k"], headers=headers[::-1])
+    report = audit.compare_topics(spark, (here, one), (here, other))
+    assert [each.answer for each in report.findings] == ["yes", "yes", "no: 2 are not"]
+
+
 def test_no_field_of_a_result_goes_missing(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     """The topic and the timestamp of what is written are not the result's: columns of these names are fields."""
     from mainstem.spark.pipelines import transform

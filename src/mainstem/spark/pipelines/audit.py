@@ -387,10 +387,16 @@ def _same_order(left: DataFrame, right: DataFrame) -> Finding:
             frame.where("key is not null")
             .withColumn("spread", f.max("partition").over(of_key) - f.min("partition").over(of_key))
             .where("spread = 0")
-            .select("key", f.row_number().over(of_key.orderBy("offset")).alias("nth"), f.col("value").alias(name))
+            .select(
+                "key",
+                f.row_number().over(of_key.orderBy("offset")).alias("nth"),
+                f.col("value").alias(name),
+                f.col("headers").alias(f"{name}_headers"),
+            )
         )
 
-    moved = numbered(left, "here").join(numbered(right, "there"), ["key", "nth"]).where("not here <=> there")
+    both = numbered(left, "here").join(numbered(right, "there"), ["key", "nth"])
+    moved = both.where("not (here <=> there and here_headers <=> there_headers)")
     count = moved.count()
     return Finding(
         "Are the records of each key in the same order? (Of those without a key it is not compared.)",
