@@ -26,7 +26,7 @@ _JAVA_VARIABLES: Final = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTION
 
 
 def own_settings() -> dict[str, str]:
-    """Spark's own settings by key, where Java is yet to be started; needs PySpark."""
+    """By Spark's keys; needs PySpark."""
     if GATEWAY in os.environ:
         from pyspark import SparkConf, SparkContext
 
