@@ -18,7 +18,8 @@ from mainstem.protocol.batch import BatchView
 from mainstem.protocol.builder import rewrite_header
 from mainstem.storage.checkpoint import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, parse_offsets
 from mainstem.storage.log import Log
-from mainstem.storage.log_dirs import LogDirs, LogPlace
+from mainstem.storage.log_directory import LogPlace
+from mainstem.storage.log_dirs import LogDirs
 from mainstem.storage.meta_properties import read_meta_properties
 from mainstem.storage.open_files import OpenFiles
 from mainstem.storage.partition_metadata import read_topic_id
@@ -68,7 +69,7 @@ def open_directory(folder: Path, now_ms: int) -> LogDirs[Log]:
     def opener(place: LogPlace) -> Log:
         config = parse_log_config(TOPICS.get(place.topic, {}))
         starts = place.log_start, place.recovery_point, place.high_watermark
-        return open_log(files, place.folder, config, now_ms, *starts, clean=place.clean)
+        return open_log(files, place.folder, config, now_ms, *starts, clean=place.clean, gaps_until=place.gaps_until)
 
     dirs: LogDirs[Log] = LogDirs(fs, Random(1), [str(folder)], meta.cluster_id, meta.node_id, opener)
     for _ in dirs.load(now_ms):

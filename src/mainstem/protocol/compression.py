@@ -2,7 +2,9 @@
 
 What we write is what Java's clients write: gzip; snappy in xerial's frame of 32 KiB blocks; lz4 frames of independent
 64 KiB blocks without checksums (Java refuses dependent ones); zstd frames. What we read is what any client writes:
-raw snappy, dependent lz4 blocks, checksums, and several frames in a row too.
+raw snappy, dependent lz4 blocks, checksums, and several frames in a row too. But where a stream ends Java decides: of
+lz4 it reads one frame, after which, as after gzip, anything may come; of xerial's frame it leaves alone what is too
+short for the size of a block.
 
 `decompress` never allocates much past `limit`. gzip is inflated up to it; snappy says its size in front; lz4 and zstd
 are walked block by block first, headers only, because every block says or bounds its size.
@@ -11,9 +13,14 @@ Data that does not decompress is INVALID_RECORD: the CRC held, so sending it aga
 once as it does upon Kafka's UNKNOWN_SERVER_ERROR here. Data that decompresses to more than the limit is
 MESSAGE_TOO_LARGE, upon which a Java producer splits its batch and tries again.
 
+What is large is put together in memory that is a file's (`_Outside`): the copies, which take a tenth of a second for
+120 MB, are made without the interpreter, so that other threads go on.
+
 Levels are those of `compression.<codec>.level` (KIP-390).
 """
 
+import mmap
+import os
 import zlib
 from typing import Final
 
@@ -48,6 +55,9 @@ _GZIP_PIECE_BYTES: Final = 4 << 20
 _GZIP_INPUT_BYTES: Final = 16 << 10
 """How much is given to it at once: it copies what it leaves of it, after every member."""
 
+_LARGE_BYTES: Final = 4 << 20
+"""From here on a copy takes long enough to be made without the interpreter: a millisecond and more."""
+
 _GZIP_RATIO_MAX: Final = 1032
 _SNAPPY_RATIO_MAX: Final = 64
 
@@ -62,7 +72,7 @@ _LZ4_BLOCK_BYTES: Final = 64 * 1024
 
 _ZSTD_MAGIC: Final = -0x2D04AD8  # 0xFD2FB528 as a signed number
 _ZSTD_BLOCK_BYTES: Final = 128 * 1024
-# Frames with these magic numbers are skipped by readers of lz4 and of zstd alike.
+# Frames with these magic numbers are skipped by readers of zstd, and by those of lz4 but Java's.
 _SKIPPABLE_MAGIC: Final = 0x184D2A50
 _SKIPPABLE_MASK: Final = 0xFFFFFFF0
 
@@ -94,7 +104,8 @@ def decompress(codec: i64, data: bytes, limit: i64) -> bytes:
                 return _decompress_xerial(data, limit)
             return _decompress_snappy(data, limit)
         if codec == LZ4:
-            return _decompress_into(codec, data, _lz4_bound(data), limit)
+            bound, end = _lz4_frame(data)
+            return _decompress_into(codec, data if end == len(data) else data[:end], bound, limit)
         if codec == ZSTD:
             return _decompress_into(codec, data, _zstd_bound(data), limit)
     except (IndexError, zlib.error, cramjam.DecompressionError) as error:
@@ -114,7 +125,7 @@ def expansion_bound(codec: i64, data: bytes | memoryview) -> i64:
         if codec == SNAPPY:
             return len(data) * _SNAPPY_RATIO_MAX
         if codec == LZ4:
-            return _lz4_bound(bytes(data))
+            return _lz4_frame(bytes(data))[0]
         if codec == ZSTD:
             return _zstd_bound(bytes(data))
     except (IndexError, RemoteError):
@@ -149,7 +160,7 @@ def _decompress_gzip(data: bytes, limit: i64) -> bytes:
             parts.append(part)
         at -= len(inflater.unused_data)
         if not data.startswith(_GZIP_MAGIC, at):
-            return parts[0] if len(parts) == 1 else b"".join(parts)
+            return _join(parts, limit - left)
 
 
 def _decompress_snappy(data: bytes, limit: i64) -> bytes:
@@ -171,7 +182,11 @@ def _decompress_snappy(data: bytes, limit: i64) -> bytes:
     # and is found out before it is allocated.
     if size > _SNAPPY_RATIO_MAX * len(data):
         raise RemoteError(ErrorCode.INVALID_RECORD, f"snappy data of {len(data)} bytes claims to hold {size}")
-    return bytes(cramjam.snappy.decompress_raw(data))
+    outside = _outside(size) if size >= _LARGE_BYTES else None
+    if outside is None:
+        return bytes(cramjam.snappy.decompress_raw(data))
+    with outside:
+        return outside.read(cramjam.snappy.decompress_raw_into(data, outside.room))
 
 
 def _decompress_xerial(data: bytes, limit: i64) -> bytes:
@@ -181,7 +196,7 @@ def _decompress_xerial(data: bytes, limit: i64) -> bytes:
     end: i64 = len(data)
     if position > end:
         raise RemoteError(ErrorCode.INVALID_RECORD, "snappy data ends early")
-    while position < end:
+    while end - position >= 4:
         size: i64 = i64(read_i32_be(data, position))
         if data.startswith(_XERIAL_MAGIC, position):
             # Streams that were concatenated: Java reads on.
@@ -194,7 +209,7 @@ def _decompress_xerial(data: bytes, limit: i64) -> bytes:
         left -= len(part)
         parts.append(part)
         position += size
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    return _join(parts, limit - left)
 
 
 def _compress_xerial(data: bytes) -> bytes:
@@ -239,47 +254,96 @@ def _compress_lz4(data: bytes, level: int) -> bytes:
 
 def _decompress_into(codec: i64, data: bytes, bound: i64, limit: i64) -> bytes:
     """Into a buffer of the size that the blocks allow for, or of the limit if that is less."""
-    buffer = bytearray(min(bound, limit))
+    room: i64 = min(bound, limit)
     module = cramjam.lz4 if codec == LZ4 else cramjam.zstd
     try:
+        outside = _outside(room) if room >= _LARGE_BYTES else None
+        if outside is not None:
+            with outside:
+                return outside.read(module.decompress_into(data, outside.room))
+        buffer = bytearray(room)
         size: int = module.decompress_into(data, buffer)
+        return bytes(memoryview(buffer)[:size])
     except cramjam.DecompressionError:
         if bound > limit:
             raise _too_large(codec, limit) from None
         raise
-    return bytes(memoryview(buffer)[:size])
 
 
-def _lz4_bound(data: bytes) -> i64:
-    """At most how much the frames in `data` expand to."""
+def _join(parts: list[bytes], size: i64) -> bytes:
+    if len(parts) == 1:
+        return parts[0]
+    outside = _outside(size) if size >= _LARGE_BYTES else None
+    if outside is None:
+        return b"".join(parts)
+    with outside:
+        return outside.joined(parts)
+
+
+def _outside(size: int) -> "_Outside | None":
+    """None where there is none to be had: the copies keep the interpreter then, and nothing fails for it."""
+    try:
+        return _Outside(size)
+    except (OSError, AttributeError):  # the latter of a Python that was built for an older C library
+        return None
+
+
+class _Outside:
+    """Memory of a file without a name. What is written there by a codec or the kernel, and read from there into new
+    bytes, is copied while other threads run: making bytes of a buffer, or of many bytes, keeps the interpreter."""
+
+    def __init__(self, size: int) -> None:
+        self._fd: int = os.memfd_create("mainstem-decompress")
+        try:
+            # All of it now, where it is an error that can be told: whoever writes later is killed.
+            os.posix_fallocate(self._fd, 0, size)
+            self.room = mmap.mmap(self._fd, size)
+            """To be written to."""
+        except OSError:
+            os.close(self._fd)
+            raise
+
+    def __enter__(self) -> "_Outside":
+        return self
+
+    def __exit__(self, *_failure: object) -> None:
+        self.room.close()
+        os.close(self._fd)
+
+    def read(self, size: int) -> bytes:
+        """The first `size` bytes of the room."""
+        return os.pread(self._fd, size, 0)
+
+    def joined(self, parts: list[bytes]) -> bytes:
+        """`parts`, for which there is room."""
+        at = 0
+        for part in parts:
+            at += os.pwrite(self._fd, part, at)
+        return self.read(at)
+
+
+def _lz4_frame(data: bytes) -> tuple[i64, i64]:
+    """At most how much the frame that `data` begins with expands to, and where it ends."""
+    if i64(read_i32_le(data, 0)) != _LZ4_MAGIC:
+        raise RemoteError(ErrorCode.INVALID_RECORD, "lz4 data does not start with a frame")
     bound: i64 = 0
-    position: i64 = 0
-    end: i64 = len(data)
-    while position < end:
-        magic: i64 = i64(read_i32_le(data, position)) & 0xFFFFFFFF
-        if magic & _SKIPPABLE_MASK == _SKIPPABLE_MAGIC:
-            position += 8 + (i64(read_i32_le(data, position + 4)) & 0xFFFFFFFF)
-            continue
-        if magic != _LZ4_MAGIC:
-            raise RemoteError(ErrorCode.INVALID_RECORD, "lz4 data does not start with a frame")
-        flags: i64 = data[position + 4]
-        block_bytes: i64 = 1 << (8 + 2 * ((i64(data[position + 5]) >> 4) & 7))
-        position += 7 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
-        checksum_bytes: i64 = 4 if flags & 0x10 else 0
-        while True:
-            size: i64 = i64(read_i32_le(data, position)) & 0xFFFFFFFF
-            position += 4
-            if size == 0:
-                break
-            if size & 0x80000000:
-                size &= 0x7FFFFFFF
-                bound += min(size, block_bytes)
-            else:
-                # No byte of a block stands for more than 255 of the output.
-                bound += min(size * 255, block_bytes)
-            position += size + checksum_bytes
-        position += 4 if flags & 0x04 else 0
-    return bound
+    flags: i64 = data[4]
+    block_bytes: i64 = 1 << (8 + 2 * ((i64(data[5]) >> 4) & 7))
+    position: i64 = 7 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
+    checksum_bytes: i64 = 4 if flags & 0x10 else 0
+    while True:
+        size: i64 = i64(read_i32_le(data, position)) & 0xFFFFFFFF
+        position += 4
+        if size == 0:
+            break
+        if size & 0x80000000:
+            size &= 0x7FFFFFFF
+            bound += min(size, block_bytes)
+        else:
+            # No byte of a block stands for more than 255 of the output.
+            bound += min(size * 255, block_bytes)
+        position += size + checksum_bytes
+    return bound, position + (4 if flags & 0x04 else 0)
 
 
 def _zstd_bound(data: bytes) -> i64:

@@ -7,6 +7,7 @@
 
 `walk_records` is the broker's check of what a producer sent, one pass and no object per record. `iterate_records`
 makes a `Record` of each and serves batches of any origin, so it takes what compaction leaves: offsets with gaps.
+`RecordScan` is what it goes by, for who wants less than a `Record`.
 
 What Kafka 4.3 refuses with INVALID_RECORD, found by sending it such batches: a length that is negative, that leaves
 the batch, or that is not used up exactly; a varint of more than five bytes (ten for a varlong); a key, value or
@@ -218,32 +219,66 @@ def batch_body(batch: BatchView, limit: i64 = DEFAULT_LIMIT) -> tuple[bytes, i64
     return body, 0, len(body)
 
 
+class RecordScan:
+    """The records of a batch, one after the other, by where they lie: nothing is made of one that nobody asks for.
+
+    Raises RemoteError at the first record whose length is wrong, after those before it. `limit` bounds what compressed
+    records may expand to.
+    """
+
+    def __init__(self, batch: BatchView, limit: i64 = DEFAULT_LIMIT) -> None:
+        body, start, end = batch_body(batch, limit)
+        self._body = body
+        self._start: i64 = start
+        self._record_end: i64 = start
+        self._end: i64 = end
+        self._left: i64 = batch.record_count
+        if self._left < 0:
+            raise invalid(f"a batch counts {self._left} records")
+        self._count: i64 = self._left
+        self._base_offset: i64 = batch.base_offset
+        self._base_timestamp: i64 = batch.base_timestamp
+        self._max_timestamp: i64 = batch.max_timestamp
+        self._is_log_append_time = batch.is_log_append_time
+
+    def advance(self) -> bool:
+        """On to the next record; false behind the last."""
+        end: i64 = self._end
+        if self._left == 0:
+            if self._record_end != end:
+                raise invalid(f"{end - self._record_end} bytes follow the last of {self._count} records")
+            return False
+        length, position = read_varint(self._body, self._record_end, end)
+        if length < 0 or length > end - position:
+            raise invalid(f"record {self._count - self._left} has {length} bytes where {end - position} are left")
+        self._left -= 1
+        self._start = position
+        self._record_end = position + length
+        return True
+
+    def place(self) -> tuple[i64, i64]:
+        """The offset and the timestamp of the record, of which no more is looked at."""
+        delta, position = read_varlong(self._body, self._start + 1, self._record_end)
+        offset_delta, position = read_varint(self._body, position, self._record_end)
+        timestamp: i64 = self._max_timestamp if self._is_log_append_time else add_i64(self._base_timestamp, delta)
+        return add_i64(self._base_offset, offset_delta), timestamp
+
+    def record(self) -> Record:
+        """All of the record. Raises RemoteError where it is malformed."""
+        record = read_record(self._body, self._start, self._record_end, self._base_offset, self._base_timestamp)
+        if self._is_log_append_time:
+            record.timestamp = self._max_timestamp
+        return record
+
+
 def iterate_records(batch: BatchView, limit: i64 = DEFAULT_LIMIT) -> Iterator[Record]:
     """The records of a batch in order. `limit` bounds what compressed ones may expand to.
 
     Raises RemoteError at the first malformed record, after those before it.
     """
-    body, position, end = batch_body(batch, limit)
-    count: i64 = batch.record_count
-    if count < 0:
-        raise invalid(f"a batch counts {count} records")
-    base_offset: i64 = batch.base_offset
-    base_timestamp: i64 = batch.base_timestamp
-    log_append_time = batch.is_log_append_time
-    max_timestamp: i64 = batch.max_timestamp
-    index: i64 = 0
-    while index < count:
-        length, position = read_varint(body, position, end)
-        if length < 0 or length > end - position:
-            raise invalid(f"record {index} has {length} bytes where {end - position} are left")
-        record = read_record(body, position, position + length, base_offset, base_timestamp)
-        if log_append_time:
-            record.timestamp = max_timestamp
-        yield record
-        position += length
-        index += 1
-    if position != end:
-        raise invalid(f"{end - position} bytes follow the last of {count} records")
+    scan = RecordScan(batch, limit)
+    while scan.advance():
+        yield scan.record()
 
 
 def read_record(buffer: bytes, position: i64, end: i64, base_offset: i64, base_timestamp: i64) -> Record:

@@ -34,12 +34,15 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     # Both forget empty groups without offsets at these intervals: at moments of their own, so not during a run.
     "offsets.retention.check.interval.ms": "86400000",
+    # So it is with what is older than the `retention.ms` that a topic is given.
+    "log.retention.check.interval.ms": "86400000",
 }
+KAFKAS = SETTINGS | {"log.initial.task.delay.ms": "86400000"}  # or it looks for the first time after half a minute
 
 
 @pytest.fixture(scope="module")
 def theirs(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaNode]:
-    with KafkaNode(kafka, tmp_path_factory.mktemp("kafka"), SETTINGS) as started:
+    with KafkaNode(kafka, tmp_path_factory.mktemp("kafka"), KAFKAS) as started:
         yield started
 
 

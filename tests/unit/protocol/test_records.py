@@ -14,7 +14,7 @@ from librt.strings import BytesWriter
 from mainstem.protocol.batch import BatchView
 from mainstem.protocol.builder import BatchBuilder, encode_header
 from mainstem.protocol.errors import ErrorCode, RemoteError
-from mainstem.protocol.records import Record, iterate_records, walk_records
+from mainstem.protocol.records import Record, RecordScan, iterate_records, walk_records
 from mainstem.protocol.varint import (
     I64_MAX,
     I64_MIN,
@@ -254,6 +254,22 @@ def test_we_read_what_kafka_python_builds(items: Items, codec: int) -> None:
     batch = BatchView(data, 0)
     batch.check(len(data))
     assert list(iterate_records(batch)) == as_records(items)
+
+
+@given(items_strategy, st.integers(0, 4), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_a_place_is_that_of_the_record(items: Items, codec: int, is_log_append_time: bool) -> None:
+    theirs = DefaultRecordBatchBuilder(2, codec, 0, 5, 1, 0, 1 << 20)
+    for offset, (timestamp, key, value, headers) in enumerate(items):
+        theirs.append(offset, timestamp, key, value, headers)
+    data = bytearray(theirs.build())
+    data[22] |= 8 if is_log_append_time else 0
+    scan = RecordScan(BatchView(bytes(data), 0))
+    seen = []
+    while scan.advance():
+        seen.append((scan.place(), scan.record()))
+    assert [place for place, _record in seen] == [(record.offset, record.timestamp) for _place, record in seen]
+    assert len(seen) == len(items)
 
 
 def as_records(items: Sequence[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]]) -> list[Record]:

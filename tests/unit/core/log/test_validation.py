@@ -5,10 +5,19 @@ import struct
 import pytest
 from crc32c import crc32c
 
+from mainstem.build_info import is_compiled
 from mainstem.core.log.config import parse_log_config
 from mainstem.core.log.producers import Origin
 from mainstem.core.log.rejection import RecordsRejectedError
-from mainstem.core.log.validation import BatchRules, ValidBatch, replicated_batches, takes_long, validate
+from mainstem.core.log.validation import (
+    RECORDS_AT_ONCE_MAX,
+    BatchRules,
+    LoopShare,
+    ValidBatch,
+    replicated_batches,
+    takes_long,
+    validate,
+)
 from mainstem.protocol.batch import BatchView
 from mainstem.protocol.builder import BatchBuilder, encode_header, rewrite_header
 from mainstem.protocol.compression import compress
@@ -307,6 +316,15 @@ def test_a_thread_judges_what_takes_long(data: bytes, settings: dict[str, str], 
     assert takes_long(data, 0, len(data), rules, NOW_MS) is expected
 
 
+def test_records_behind_the_first_lz4_frame_do_not_count_as_no_java_consumer_finds_them() -> None:
+    plain = packed(0, 10, 10)[61:]
+    half = len(plain) // 2
+    frames = compress(3, plain[:half]) + compress(3, plain[half:])
+    for body, code in ((frames, ErrorCode.INVALID_RECORD), (compress(3, plain) + b"junk", ErrorCode.NONE)):
+        data = encode_header(body, 0, -1, 3, 9, NOW_MS, NOW_MS, -1, -1, -1, 10) + body
+        assert verdict(data, cleanup_policy="compact") is code
+
+
 def test_a_thread_walks_what_is_large_though_nothing_is_to_be_opened() -> None:
     """A topic may take batches of hundreds of megabytes, of which every record is looked at."""
     builder = BatchBuilder()
@@ -316,6 +334,45 @@ def test_a_thread_walks_what_is_large_though_nothing_is_to_be_opened() -> None:
     assert takes_long(data, 0, len(data), large, NOW_MS)
     assert not takes_long(data, 0, len(data) - 1, large, NOW_MS), "what is not whole is refused at once"
     assert not takes_long(data, 0, len(data), BatchRules(parse_log_config({})), NOW_MS), "and so is what is too large"
+
+
+def test_a_thread_walks_what_has_many_records_though_they_are_few_bytes() -> None:
+    """An empty record is seven bytes and takes as long to look at as any other."""
+    usual = BatchRules(parse_log_config({}))
+    opening = BatchRules(parse_log_config({"cleanup.policy": "compact"}))
+    for codec in (0, 3):
+        for count in (RECORDS_AT_ONCE_MAX, RECORDS_AT_ONCE_MAX + 1):
+            # What the header says is all that is looked at, and it may lie: a thread finds out as well.
+            data = edited(packed(codec, 0, 1), 57, ">i", count)
+            is_long = count > RECORDS_AT_ONCE_MAX
+            assert takes_long(data, 0, len(data), usual, NOW_MS) is (is_long and codec == 0)
+            assert takes_long(data, 0, len(data), opening, NOW_MS) is is_long
+
+
+def test_the_usual_batches_of_a_megabyte_are_walked_at_once() -> None:
+    rules = BatchRules(parse_log_config({}))
+    for value_bytes, count in ((1000, 1000), (88, 10_000)):
+        data = packed(0, value_bytes, count)
+        assert takes_long(data, 0, len(data), rules, NOW_MS) is (count > 4000 and not is_compiled())
+
+
+def used_up_after(data: bytes, **settings: str) -> int:
+    rules = BatchRules(parse_log_config({name.replace("_", "."): text for name, text in settings.items()}))
+    share = LoopShare()
+    count = 0
+    while not share.is_used_up:
+        share.count(data, 0, len(data), rules, NOW_MS)
+        count += 1
+    return count
+
+
+def test_batches_that_come_together_share_what_may_be_walked_at_once() -> None:
+    for codec in (0, 3):
+        data = packed(codec, 0, RECORDS_AT_ONCE_MAX // 2)
+        assert used_up_after(data, cleanup_policy="compact") == 3
+    assert used_up_after(packed(0, 1 << 20)) == 4, "all bytes are summed and written"
+    assert used_up_after(data) > 3, "the records of a compressed batch that is not opened take no time"
+    assert used_up_after(edited(packed(0, 1 << 20), 57, ">i", -1)) == 4, "nor does a header give any back"
 
 
 def test_a_long_walk_breathes() -> None:
