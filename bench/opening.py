@@ -18,7 +18,8 @@ from mainstem.core.log.config import LogConfig
 from mainstem.protocol.builder import BatchBuilder
 from mainstem.storage.checkpoint import HIGH_WATERMARKS, RECOVERY_POINTS, OffsetCheckpoint
 from mainstem.storage.log import Log
-from mainstem.storage.log_dirs import LogDirs, LogPlace
+from mainstem.storage.log_directory import LogPlace
+from mainstem.storage.log_dirs import LogDirs
 from mainstem.storage.meta_properties import MetaProperties, write_meta_properties
 from mainstem.storage.open_files import OpenFiles
 from mainstem.storage.posix import PosixFileSystem

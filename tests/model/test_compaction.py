@@ -42,10 +42,15 @@ class World:
         self._open_log()
         self.log.flush(self.now_ms)
 
-    def _open_log(self) -> None:
+    def _open_log(self, clean: bool = False) -> None:
         self.files = OpenFiles(self.disk, 12)
         self.log = open_in(
-            self.disk, self.config, files=self.files, recovery_point=self.recovery_point, now_ms=self.now_ms
+            self.disk,
+            self.config,
+            clean=clean,
+            recovery_point=self.recovery_point,
+            now_ms=self.now_ms,
+            files=self.files,
         )
         self.log.update_high_watermark(self.log.log_end)
         self.cleaner = Cleaner(self.files, self.checkpoint, self.buffer_bytes)
@@ -136,7 +141,7 @@ class World:
     def restart(self) -> None:
         self.log.close(self.now_ms)
         self.recovery_point = self.log.recovery_point
-        self._open_log()
+        self._open_log(clean=True)
 
     def lose_power(self) -> None:
         """Everything acknowledged here was flushed before, so nothing of it may go."""

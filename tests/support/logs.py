@@ -82,6 +82,7 @@ def open_in(
     high_watermark: int = 1 << 60,
     now_ms: int = NOW_MS,
     files: OpenFiles | None = None,
+    gaps_until: int = 0,
 ) -> Log:
     make_directory(fs, directory)
     return open_log(
@@ -93,6 +94,7 @@ def open_in(
         recovery_point=recovery_point,
         high_watermark=high_watermark,
         clean=clean,
+        gaps_until=gaps_until,
     )
 
 

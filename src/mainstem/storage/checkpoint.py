@@ -5,9 +5,8 @@ Text: a version line `0`, the number of entries, then `topic partition offset` a
 - A file is old or new, never mixed (D7): written under `<name>.tmp`, synced, renamed, the directory synced
   (KAFKA-3968, KAFKA-9892, KAFKA-16541).
 - A missing file, and an empty one as Kafka creates it at its first start, hold no entries.
-- Anything else that is not exactly the format is an OSError that names the file and the line. Kafka resets a broken
-  recovery point to 0; we do not, because below the recovery point nothing may ever be cut (D4), and with 0 everything
-  could be.
+- Anything else that is not exactly the format is an OSError that names the file and the line. Kafka takes broken
+  recovery points for none; we do not by ourselves, because below a recovery point nothing may ever be cut (D4).
 """
 
 import errno
@@ -45,6 +44,12 @@ def read_file(fs: FileSystem, path: str) -> bytes:
 
 def write_file_durably(fs: FileSystem, path: str, data: bytes) -> None:
     """Replaces the file at `path`: after this returns it is `data`, after a crash before it is the old or the new."""
+    replace_file(fs, path, data)
+    fs.sync_directory(parent_of(path))
+
+
+def replace_file(fs: FileSystem, path: str, data: bytes) -> None:
+    """The same, but that the old may come back until the folder is synced."""
     temporary = path + TEMPORARY_SUFFIX
     file = fs.open(temporary, create=True)
     try:
@@ -54,7 +59,6 @@ def write_file_durably(fs: FileSystem, path: str, data: bytes) -> None:
     finally:
         file.close()
     fs.rename(temporary, path)
-    fs.sync_directory(parent_of(path))
 
 
 def parent_of(path: str) -> str:

@@ -9,7 +9,8 @@ tombstones. Therefore:
 - `before_truncation` moves it back, and the file must be written before the log is cut (KAFKA-3330).
 - An offset outside its log counts for nothing: everything is dirty (KAFKA-8764).
 
-A log that cannot be cleaned (`uncleanable`, with the reason) is left alone until the broker starts again.
+A log that cannot be cleaned (`uncleanable`, with the reason) is left alone until the broker starts again, and one whose
+copy has no room (`put_off`) until there is some (`cleaning_room`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,6 +22,7 @@ from mainstem.core.log.config import LONG_MAX
 from mainstem.storage.checkpoint import TopicPartition
 from mainstem.storage.cleaning import Cleaning
 from mainstem.storage.cleaning_map import LOAD_FACTOR
+from mainstem.storage.cleaning_room import NoRoom
 from mainstem.storage.errors import StorageError
 from mainstem.storage.log import Log
 from mainstem.storage.open_files import OpenFiles
@@ -28,6 +30,9 @@ from mainstem.storage.segment import Segment
 
 DEFAULT_BUFFER_BYTES: Final = 128 << 20
 """`log.cleaner.dedupe.buffer.size`: what the map of a cleaning may take."""
+
+
+_SEGMENTS_AT_ONCE: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +55,17 @@ class Cleaner:
         """`offsets` are those of the checkpoint files of all directories."""
         self.offsets: dict[TopicPartition, int] = dict(offsets)
         self.uncleanable: dict[TopicPartition, str] = {}
+        self.put_off: dict[TopicPartition, NoRoom] = {}
         self.running: dict[TopicPartition, Cleaning] = {}
         self._files = files
         self.buffer_bytes = buffer_bytes
         self.load_factor = load_factor
 
     def examine(self, partition: TopicPartition, log: Log, now_ms: int) -> Candidate | None:
-        """The log as a candidate if it is due. May open segments to learn their timestamps, where lags are set."""
-        if not self._may_clean(partition, log):
+        """The log as a candidate if it is due. Opens no segment: where lags are set `learn_ages` comes before."""
+        if not self._may_clean(partition, log) or self._unknown_ages(partition, log):
             return None
         try:
-            if log.config.min_compaction_lag_ms > 0 and not self._can_tell_ages(partition, log):
-                return None
             cleanable = find_cleanable(
                 log.segments,
                 log.log_start,
@@ -77,7 +81,7 @@ class Cleaner:
             return None
         if cleanable.was_reset:
             self.offsets[partition] = cleanable.first_dirty
-        if not cleanable.is_due(log.config.min_cleanable_dirty_ratio):
+        if not cleanable.is_due(log.config.min_cleanable_dirty_ratio) or self._lacks_room(partition, log, now_ms):
             return None
         return Candidate(partition, log, cleanable)
 
@@ -86,10 +90,9 @@ class Cleaner:
 
         After a start there may be thousands.
         """
-        lags = log.config.min_compaction_lag_ms, log.config.max_compaction_lag_ms
-        if lags == (0, LONG_MAX) or not self._may_clean(partition, log):
+        if not self._may_clean(partition, log):
             return True
-        unknown = [segment for segment in self._dirty(partition, log) if not segment.is_age_known]
+        unknown = self._unknown_ages(partition, log)
         try:
             for segment in unknown[:segments_max]:
                 if not log.has_sound_indexes(segment):
@@ -105,24 +108,39 @@ class Cleaner:
         # An index that is wrong is being built anew.
         return not (partition in self.running or partition in self.uncleanable or log.damaged_indexes)
 
+    def _lacks_room(self, partition: TopicPartition, log: Log, now_ms: int) -> bool:
+        no_room = self.put_off.get(partition)
+        if no_room is None or no_room.still(self._files.fs, log.directory, now_ms):
+            return no_room is not None
+        del self.put_off[partition]
+        return False
+
     def _cannot_read(self, partition: TopicPartition, log: Log, error: StorageError | OSError) -> None:
         if isinstance(error, OSError):
             log.fail(error)
         else:
             self.uncleanable[partition] = str(error)
 
-    def _can_tell_ages(self, partition: TopicPartition, log: Log) -> bool:
-        """Whether the indexes of what may be dirty are sound; those that are not are to be built anew, off the loop."""
-        return all(log.has_sound_indexes(segment) for segment in self._dirty(partition, log))
-
-    def _dirty(self, partition: TopicPartition, log: Log) -> list[Segment]:
-        first_dirty, segments = self.offsets.get(partition, 0), log.segments
-        return [segment for at, segment in enumerate(segments[:-1]) if segments[at + 1].base_offset > first_dirty]
+    def _unknown_ages(self, partition: TopicPartition, log: Log) -> list[Segment]:
+        """What may be dirty and must be opened to tell how old it is; nothing where nobody asks."""
+        if (log.config.min_compaction_lag_ms, log.config.max_compaction_lag_ms) == (0, LONG_MAX):
+            return []
+        segments = log.segments
+        first_dirty = self.offsets.get(partition, 0)
+        if not log.log_start <= first_dirty <= log.log_end:
+            first_dirty = 0  # then everything is
+        return [
+            segment
+            for at, segment in enumerate(segments[:-1])
+            if segments[at + 1].base_offset > first_dirty and not segment.is_age_known
+        ]
 
     def choose(self, logs: Mapping[TopicPartition, Log], now_ms: int) -> Candidate | None:
-        """The dirtiest of the logs that are due."""
+        """The dirtiest of the logs that are due. May block."""
         best: Candidate | None = None
         for partition, log in logs.items():
+            while not self.learn_ages(partition, log, _SEGMENTS_AT_ONCE):
+                pass
             found = self.examine(partition, log, now_ms)
             if found is not None and (best is None or found.cleanable.ratio > best.cleanable.ratio):
                 best = found
@@ -150,6 +168,8 @@ class Cleaner:
         cleaning.abort()
         if cleaning.failure:
             self.uncleanable[partition] = cleaning.failure
+        if cleaning.no_room is not None:
+            self.put_off[partition] = cleaning.no_room
         if not cleaning.is_done:
             return False
         self.offsets[partition] = cleaning.cleaned_to
@@ -168,6 +188,7 @@ class Cleaner:
         """The partition was deleted or moved away; a cleaning that runs will notice that its log is closed."""
         self.offsets.pop(partition, None)
         self.uncleanable.pop(partition, None)
+        self.put_off.pop(partition, None)
 
     def checkpoint(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """What the checkpoint file of a directory with these partitions says."""

@@ -21,6 +21,7 @@ Rules:
 - A segment whose indexes are missing or wrong is not cleaned before they were built anew (`reindexing`): the log is
   told, and this ends.
 - A batch whose records cannot be read though its CRC holds is kept whole and counted (`Stats.unreadable_batches`).
+- Where the file system has no room for the copy of a group, it ends before that (`no_room`, `cleaning_room`).
 - Records past what fits the map stay; the next cleaning goes on from there.
 """
 
@@ -37,6 +38,7 @@ from mainstem.storage import names
 from mainstem.storage.aborted import AbortedJob
 from mainstem.storage.batch_filter import CHANGED, DROPPED, BatchFilter, KeyMapper
 from mainstem.storage.cleaning_map import CleaningMap
+from mainstem.storage.cleaning_room import NoRoom, bytes_of, find_no_room
 from mainstem.storage.errors import StorageError
 from mainstem.storage.fs import File
 from mainstem.storage.log import Log
@@ -117,6 +119,8 @@ class Cleaning:
         self.failure = ""
         """Why this log cannot be cleaned, if it cannot."""
         self.is_aborted = False
+        self.no_room: NoRoom | None = None
+        """Why it ended early, if that was why."""
         self.stats = Stats()
         self._files = files
         self._now_ms: i64 = now_ms
@@ -142,6 +146,7 @@ class Cleaning:
         """The one that the mapper or the filter is in the middle of."""
         self._index_bytes: list[tuple[int, int]] = []
         self._groups: list[list[Segment]] = []
+        self._copied_bytes: i64 = 0
         self._scan: BatchScan | None = None
         self._target: Segment | None = None
         self._to_sync: list[File] = []
@@ -367,6 +372,10 @@ class Cleaning:
         if not self.log.holds(self._sources):
             self.abort()
             return
+        self.no_room = find_no_room(self._files.fs, self.log.directory, self._sources, self._copied_bytes, self._now_ms)
+        if self.no_room is not None:
+            self.abort()
+            return
         config = self.log.config
         target = Segment(
             self._files,
@@ -419,6 +428,7 @@ class Cleaning:
         for ref in target.refs():
             ref.synced_version = ref.version
         self._target = None
+        self._copied_bytes += bytes_of(self._files.fs, target)
         self._swap = self.log.begin_swap(self._sources, target, now_ms)
         self._phase = _SWAPPING
 

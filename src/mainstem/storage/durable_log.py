@@ -16,15 +16,16 @@ from mypy_extensions import i64
 
 from mainstem.core.log.epochs import LeaderEpochs
 from mainstem.storage import names
+from mainstem.storage.errors import OutOfFilesError
 from mainstem.storage.flushing import FlushJob
 from mainstem.storage.leader_epoch_file import format_leader_epochs, write_leader_epochs
-from mainstem.storage.open_files import OpenFiles
+from mainstem.storage.open_files import OpenFiles, is_out_of_files
 from mainstem.storage.producer_store import ProducerStore
 from mainstem.storage.readable_log import ReadableLog
 from mainstem.storage.segment import Segment
 from mainstem.storage.segments import Segments
 
-_FILES_AT_ONCE: Final = 128
+FILES_AT_ONCE: Final = 128
 """How many files one flush holds open: a log may have thousands that are not synced, as after a kill."""
 
 
@@ -116,6 +117,8 @@ class DurableLog(ReadableLog):
         unflushed: i64 = self.log_end - self.recovery_point
         if unflushed >= self._flush_messages:
             return True
+        # A clock that was set back delays no flush by more than that.
+        self.last_flush_ms = min(self.last_flush_ms, now_ms)
         return unflushed > 0 and now_ms - self.last_flush_ms >= self._flush_ms
 
     @property
@@ -139,47 +142,61 @@ class DurableLog(ReadableLog):
     def is_flushing(self) -> bool:
         return self._flush is not None
 
-    def begin_flush(self, now_ms: i64, rolled_only: bool = False) -> FlushJob:
+    def begin_flush(self, now_ms: i64, rolled_only: bool = False, files_max: i64 = FILES_AT_ONCE) -> FlushJob:
         """A job that makes everything up to the log end durable, or everything before the active segment.
 
-        One at a time: what comes meanwhile is the next one's. So is what would take more than `_FILES_AT_ONCE`.
+        One at a time: what comes meanwhile is the next one's. So is what would take more than `files_max`, those of one
+        segment aside, or more than the system has to give; OutOfFilesError where it has not even one.
         """
         self._check_alive()
         assert self._flush is None, f"{self!r} is being flushed"
         offset: i64 = self._active.base_offset if rolled_only else self.log_end
         job = FlushJob(self._fs, self.directory, offset, self.truncations)
+        try:
+            self._add_files(job, rolled_only, min(files_max, FILES_AT_ONCE))
+        except OSError as error:
+            job.error = error  # nothing was synced
+            job.finish()
+            if is_out_of_files(error):
+                raise OutOfFilesError(self.directory, str(error), cause=error) from error
+            raise self.fail(error) from error
         if self.epochs.version != self._epochs_written:
             job.epochs_path = self._epochs_path()
             job.epochs_data = format_leader_epochs(self.epochs)
             job.epochs_version = self.epochs.version
         job.snapshots = self.producers.take_unsynced()
-        job.has_new_names = self._has_new_names or len(job.snapshots) > 0
-        try:
-            # One before the recovery point, too: recovery wrote its indexes anew, though its batches are durable.
-            at: i64 = max(self._segments.floor(self.recovery_point - 1), 0)
-            while at < len(self._segments):
-                segment = self._segments.at(at)
-                if job.files >= _FILES_AT_ONCE:
-                    job.offset = segment.base_offset
-                    job.is_partial = True
-                    break
-                at += 1
-                if rolled_only and segment is self._active:
-                    continue
-                for ref in segment.refs():
-                    if ref.dirty:
-                        job.add(ref)
-                        job.has_new_names = job.has_new_names or ref is segment.txn_index.ref
-        except OSError as error:
-            job.error = error  # nothing was synced
-            job.finish()
-            raise self.fail(error) from error
+        job.has_new_names = job.has_new_names or self._has_new_names or len(job.snapshots) > 0
         self._unflushed_roll = job.is_partial
         if not job.is_partial:
             self.last_flush_ms = now_ms
         self._has_new_names = False
         self._flush = job
         return job
+
+    def _add_files(self, job: FlushJob, rolled_only: bool, files_max: i64) -> None:
+        """What the job has to sync; it is partial where that is not all."""
+        # One before the recovery point, too: recovery wrote its indexes anew, though its batches are durable.
+        at: i64 = max(self._segments.floor(self.recovery_point - 1), 0)
+        while at < len(self._segments):
+            segment = self._segments.at(at)
+            if job.files >= files_max:
+                job.offset = segment.base_offset
+                job.is_partial = True
+                break
+            at += 1
+            if rolled_only and segment is self._active:
+                continue
+            try:
+                for ref in segment.refs():
+                    if ref.dirty:
+                        job.add(ref)
+                        job.has_new_names = job.has_new_names or ref is segment.txn_index.ref
+            except OSError as error:
+                if job.files == 0 or not is_out_of_files(error):
+                    raise
+                job.offset = segment.base_offset
+                job.is_partial = True
+                break
 
     def finish_flush(self, job: FlushJob) -> None:
         """Takes back a job that has run and moves the recovery point; raises StorageError if it failed."""
@@ -197,7 +214,10 @@ class DurableLog(ReadableLog):
         """All at once. Blocks."""
         is_partial = True
         while is_partial:
-            job = self.begin_flush(now_ms)
+            try:
+                job = self.begin_flush(now_ms)
+            except OutOfFilesError as error:
+                raise self.fail(error) from error  # nobody can wait here until there are some
             job.run()
             self.finish_flush(job)
             is_partial = job.is_partial

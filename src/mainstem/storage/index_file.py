@@ -5,7 +5,9 @@ entries by position until it is down to one block, and that block once. Most loo
 block is tried first.
 
 Kafka keeps the indexes of an active segment preallocated with zeros; we do not, but a file with a zero tail, as an
-unclean stop of Kafka leaves it, is read up to its last entry.
+unclean stop of Kafka leaves it, is read up to its last entry. All of a time index may be one entry of zeros: a batch at
+the base offset with timestamp 0. So a single slot of one is taken for an entry; where Kafka preallocated no more than
+that, the segment was active, and a recovery builds its indexes anew.
 """
 
 from typing import Final
@@ -35,15 +37,17 @@ def read_bytes(file: File, position: i64, size: i64, cached: bool) -> bytes:
 
 
 class IndexFile:
-    """Entries of `entry_bytes` each, of which `entries` are valid. `max_bytes` is `segment.index.bytes`."""
+    """Entries of `entry_bytes` each, of which `entries` are valid. `max_bytes` is `segment.index.bytes`, and
+    `may_be_zero` whether an entry, which is the first then, may be nothing but zeros."""
 
-    def __init__(self, ref: FileRef, base_offset: i64, entry_bytes: i64, max_bytes: i64) -> None:
+    def __init__(self, ref: FileRef, base_offset: i64, entry_bytes: i64, max_bytes: i64, may_be_zero: bool) -> None:
         self.ref = ref
         self.base_offset: i64 = base_offset
         self.entry_bytes: i64 = entry_bytes
         self.max_entries: i64 = max_bytes // entry_bytes
         self.entries: i64 = 0
         self.loaded = False
+        self._may_be_zero = may_be_zero
 
     def create(self) -> None:
         """Makes the file, empty."""
@@ -129,7 +133,7 @@ class IndexFile:
 
     def _count(self, file: File, slots: i64) -> i64:
         """How many of `slots` are entries: all, or those before a tail of zeros."""
-        if slots == 0 or not self._is_zero(file, slots - 1):
+        if slots == 0 or (slots == 1 and self._may_be_zero) or not self._is_zero(file, slots - 1):
             return slots
         low: i64 = 0
         high: i64 = slots - 1

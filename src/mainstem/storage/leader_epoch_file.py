@@ -8,6 +8,7 @@ from mainstem.storage.checkpoint import (
     checkpoint_lines,
     checkpoint_number,
     read_file,
+    replace_file,
     write_file_durably,
 )
 from mainstem.storage.fs import FileSystem
@@ -43,3 +44,8 @@ def format_leader_epochs(epochs: LeaderEpochs) -> bytes:
 
 def write_leader_epochs(fs: FileSystem, path: str, data: bytes) -> None:
     write_file_durably(fs, path, data)
+
+
+def create_leader_epochs(fs: FileSystem, path: str, epoch: int) -> None:
+    """Writes the epoch that an empty log begins with. The caller syncs the new folder."""
+    replace_file(fs, path, format_leader_epochs(LeaderEpochs([EpochEntry(epoch, 0)])))

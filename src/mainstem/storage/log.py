@@ -6,7 +6,8 @@ Rules:
 - `log_end` moves only after the bytes are written, and at once then, before anything else can fail: an index that
   cannot be written never leads to an offset given twice (D1, KAFKA-7866).
 - Producer state changes only after the batch is written (T3, KAFKA-6683).
-- The first failed write or fsync fails the log for good: every later call raises the same `StorageError` (D5).
+- The first failed write or fsync fails the log for good: every later call raises the same `StorageError` (D5). So does
+  whatever fails between the write of a batch and its producer's state, or a retry would be appended again (T1).
 - Calls are made by one owner, the event loop. What may take long is a job: prepared here, run in a thread, finished
   here (`flushing`, `reading`, `restructuring`).
 - Nothing is deleted past the high watermark (KAFKA-5634).
@@ -25,7 +26,7 @@ from mainstem.core.log.config import LogConfig
 from mainstem.core.log.epochs import LeaderEpochs
 from mainstem.core.log.preparation import Preparation
 from mainstem.core.log.producers import BatchMark, CompletedTransaction, Origin
-from mainstem.core.log.validation import BatchRules, ValidBatch, replicated_batches, takes_long, validate
+from mainstem.core.log.validation import BatchRules, LoopShare, ValidBatch, replicated_batches, takes_long, validate
 from mainstem.core.log.verification import NO_GUARD, Verifications
 from mainstem.protocol.batch import NO_TIMESTAMP, BatchView
 from mainstem.protocol.control import EndMarker, parse_end_marker
@@ -34,6 +35,7 @@ from mainstem.storage import names
 from mainstem.storage.duplicates import OlderSearch, begin_older_search, find_older_batches, may_be_older
 from mainstem.storage.open_files import OpenFiles
 from mainstem.storage.producer_store import ProducerStore
+from mainstem.storage.recovery_cut import RecoveryCut
 from mainstem.storage.replay import replay_producers
 from mainstem.storage.restructured_log import RestructuredLog
 from mainstem.storage.restructuring import Retirement
@@ -85,6 +87,8 @@ class Log(RestructuredLog):
         self.verifies_transactions = False
         """Whether the first batch of a transaction must bring the guard of `begin_verification`."""
         self.verifications = Verifications()
+        self.cut: RecoveryCut | None = None
+        """What the recovery that opened it has removed."""
         self._jitter = jitter
         self._older_search: OlderSearch | None = None
         self.producers.states.on_high_watermark(self.high_watermark)
@@ -167,6 +171,10 @@ class Log(RestructuredLog):
             return True
         return may_be_older(self.producers.states, buffer, start, end)
 
+    def count_in(self, share: LoopShare, buffer: bytes, start: i64, end: i64, now_ms: i64) -> None:
+        """A client's batch is judged on the event loop: it takes its part of what others that came with it may."""
+        share.count(buffer, start, end, self._rules, now_ms)
+
     def prepare(self, buffer: bytes, start: i64, end: i64, now_ms: i64) -> Preparation:
         """A job that judges a client's batch by the rules of now; `append_prepared` follows."""
         prepared = Preparation(buffer, start, end, self._rules, now_ms)
@@ -241,8 +249,11 @@ class Log(RestructuredLog):
         position: i64 = segment.write(valid.buffers(base_offset, leader_epoch), valid.size)
         self._segments.grew(valid.size)
         self.log_end = last_offset + 1
-        segment.index_written(base_offset, last_offset, valid.max_timestamp, position, valid.size)
-        self._apply_producer(valid.batch, marker, base_offset, last_offset, valid.max_timestamp)
+        try:
+            segment.index_written(base_offset, last_offset, valid.max_timestamp, position, valid.size)
+            self._apply_producer(valid.batch, marker, base_offset, last_offset, valid.max_timestamp)
+        except Exception as error:
+            raise self.fail(error) from error
 
     def append_as_follower(self, buffer: bytes, start: i64, end: i64, leader_epoch: i64, now_ms: i64) -> AppendResult:
         """Appends what `replicated_batches` takes of what a leader sent, with the offsets and epochs it has."""
@@ -285,11 +296,14 @@ class Log(RestructuredLog):
         position: i64 = segment.write([memoryview(first.buffer)[first.start : last.end]], size)
         self._segments.grew(size)
         self.log_end = last.next_offset
-        for batch, marker in zip(batches, markers, strict=True):
-            segment.index_batch(batch, position)
-            position += batch.size
-            if batch.producer_id >= 0 and (marker is not None or not batch.is_control):
-                self._apply_producer(batch, marker, batch.base_offset, batch.last_offset, batch.max_timestamp)
+        try:
+            for batch, marker in zip(batches, markers, strict=True):
+                segment.index_batch(batch, position)
+                position += batch.size
+                if batch.producer_id >= 0 and (marker is not None or not batch.is_control):
+                    self._apply_producer(batch, marker, batch.base_offset, batch.last_offset, batch.max_timestamp)
+        except Exception as error:
+            raise self.fail(error) from error
         self.producers.states.end_offset = self.log_end
 
     def _check_producer(
@@ -710,6 +724,8 @@ class Log(RestructuredLog):
     def abandon(self) -> None:
         """Closes the files as they are, without a write: after a failure, or before the folder is deleted."""
         self.is_closed = True
+        if self._restructuring is not None:
+            self._restructuring.call_off()
         self.producers.abandon()
         for segment in self._segments.all():
             segment.discard()

@@ -10,9 +10,11 @@ removal. What was loaded from its checkpoints stays readable.
 """
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
+from mainstem.protocol.varint import I64_MAX
 from mainstem.storage.checkpoint import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
@@ -36,6 +38,31 @@ from mainstem.storage.partition_folder import COPY, FolderKind, PartitionFolder,
 
 LOCK: Final = ".lock"
 CHECKPOINTS: Final = (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS, CLEANER_OFFSETS)
+_WITHOUT_IT: Final = {
+    RECOVERY_POINTS: "remove the file, and the next start reads every log in the directory from its beginning",
+    HIGH_WATERMARKS: "remove the file, and high watermarks begin at the log starts until the partitions are led",
+    LOG_STARTS: "remove the file, and logs begin at their first segments, with deleted records that are still in them",
+    CLEANER_OFFSETS: "remove the file, and compacted logs are compacted from their beginning again",
+}
+"""What to do where one of them makes no sense."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogPlace:
+    """Everything the directory knows about a log that is to be opened."""
+
+    folder: str
+    topic: str
+    partition: int
+    recovery_point: int
+    log_start: int
+    high_watermark: int
+    clean: bool
+    """Whether the log was closed and synced by the last run: it needs no recovery."""
+    gaps_until: int
+    """Before this offset a gap between segments is compaction's; from there on it is a loss."""
+    write_recovery_point: Callable[[int], None]
+    """Writes a higher one down, durably, while the log is being opened. Blocks."""
 
 
 class LogDirectory:
@@ -58,6 +85,8 @@ class LogDirectory:
         """The logs that the previous stop, though clean, could not close, with their recovery points then."""
         self.checkpoints: dict[str, dict[TopicPartition, int]] = {name: {} for name in CHECKPOINTS}
         """What the checkpoint files hold, by the name of the file."""
+        self.creating: dict[TopicPartition, None] = {}
+        """Partitions whose folders are being made."""
         self.folders: dict[str, PartitionFolder] = {}
         """All partition folders found by `scan`, whatever their kind, by name."""
         self.partitions: dict[TopicPartition, str] = {}
@@ -75,7 +104,10 @@ class LogDirectory:
             except MalformedFileError:
                 self.previous_stop = UNCLEAN  # of all: slower, never wrong
         for name, file in self._files.items():
-            self.checkpoints[name] = file.read()
+            try:
+                self.checkpoints[name] = file.read()
+            except MalformedFileError as error:
+                raise MalformedFileError(file.path, f"{error.strerror}; {_WITHOUT_IT[name]}") from error
         if not self._fs.exists(self._files[CLEANER_OFFSETS].path):
             # Empty until something is compacted, but there from the first start on, as Kafka's is.
             self._fs.open(self._files[CLEANER_OFFSETS].path, create=True).close()
@@ -103,15 +135,29 @@ class LogDirectory:
         For a thread, before others get the names. What was collected before `number` may know the deleted ones too,
         and is not written any more.
         """
+        self._renew_entries(keys, number, {})
+
+    def begin_entries(self, keys: Sequence[TopicPartition], number: int) -> None:
+        """The same for partitions that are about to be made, of which nothing is durable: that is written down, too.
+
+        Where nothing is, nobody can tell what a power loss has taken of a log from what compaction has.
+        """
+        self._renew_entries(keys, number, dict.fromkeys(keys, 0))
+
+    def _renew_entries(
+        self, keys: Sequence[TopicPartition], number: int, recovery_points: Mapping[TopicPartition, int]
+    ) -> None:
+        gone = set(keys)
         with self._writing:
             for name, file in self._files.items():
                 self._oldest_valid[name] = max(self._oldest_valid[name], number)
                 known = self.checkpoints[name]
-                if self.offline is None and any(key in known for key in keys):
-                    gone = set(keys)
-                    kept = {key: offset for key, offset in known.items() if key not in gone}
-                    self._write(file, kept)
-                    self.checkpoints[name] = kept
+                renewed = {key: offset for key, offset in known.items() if key not in gone}
+                if name == RECOVERY_POINTS:
+                    renewed.update(recovery_points)
+                if self.offline is None and renewed != known:
+                    self._write(file, renewed)
+                    self.checkpoints[name] = renewed
 
     def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int], number: int) -> None:
         """Blocks, and may run in a thread; does nothing where newer offsets were written or the directory is gone."""
@@ -141,8 +187,32 @@ class LogDirectory:
         self._fs.sync_directory(self.partitions[key])
 
     def closed_cleanly(self, key: TopicPartition) -> bool:
-        """Whether the previous stop has closed and synced a log."""
-        return self.previous_stop.clean and key not in self.unclean
+        """Whether the previous stop has closed and synced a log. It left a recovery point for each: what has none was
+        brought here since, or the file has gone, and nothing says what is in the log."""
+        return self.previous_stop.clean and key not in self.unclean and key in self.checkpoints[RECOVERY_POINTS]
+
+    def place(self, topic: str, partition: int, folder: str, clean: bool) -> LogPlace:
+        """What the checkpoint files say of a log in that folder."""
+        key = (topic, partition)
+        points = self.checkpoints
+        recovery_point = points[RECOVERY_POINTS].get(key)
+        # What was cleaned was durable. Where nothing is written down nobody can tell, and what is sound is kept.
+        gaps_until = I64_MAX if recovery_point is None else max(recovery_point, points[CLEANER_OFFSETS].get(key, 0))
+        return LogPlace(
+            folder,
+            topic,
+            partition,
+            recovery_point=recovery_point or 0,
+            log_start=points[LOG_STARTS].get(key, 0),
+            high_watermark=points[HIGH_WATERMARKS].get(key, 0),
+            clean=clean,
+            gaps_until=gaps_until,
+            write_recovery_point=lambda offset: self._raise_recovery_point(key, offset),
+        )
+
+    def _raise_recovery_point(self, key: TopicPartition, offset: int) -> None:
+        offsets = {**self.checkpoints[RECOVERY_POINTS], key: offset}
+        self.write_checkpoint(RECOVERY_POINTS, offsets, self.next_number())
 
     def finish(self, broker_epoch: int, unclean: Mapping[TopicPartition, int]) -> None:
         """The clean end: every log was closed, but for those in `unclean`, and every checkpoint written before this."""

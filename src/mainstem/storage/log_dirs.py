@@ -27,6 +27,9 @@ checkpoint files, and closes everything at a clean stop. Rules:
 - A recovery point on disk is never higher than what is synced. So `lower_recovery_point` comes before a truncation,
   and a partition created under the name of a deleted one first removes what the checkpoint files say about the old
   one.
+- Every log has a recovery point on disk, from before its folder is made. One without was brought here, or the file was
+  removed: it is recovered whatever the stop was, and no gap in it is taken for a loss. A log that keeps a gap past it
+  while it is opened has a higher one written before it is open: this start may end before all logs are.
 
 What blocks is a job (`Creation`, `Deletion`, `CopyFolder`, `Collected.write`, `Removal.run`): made on the event loop,
 run in an executor; its OSError goes to `take_offline`. A job that is out of date when it runs does nothing. `create`,
@@ -49,7 +52,7 @@ from mainstem.storage.checkpoint import (
 from mainstem.storage.clean_shutdown import NO_BROKER_EPOCH
 from mainstem.storage.errors import StorageError
 from mainstem.storage.fs import FileSystem
-from mainstem.storage.log_directory import LogDirectory, open_log_directory
+from mainstem.storage.log_directory import LogDirectory, LogPlace, open_log_directory
 from mainstem.storage.partition_folder import (
     FolderKind,
     deleted_folder_name,
@@ -86,20 +89,6 @@ class DirectoryLog(Protocol):
 
 
 LogT = TypeVar("LogT", bound=DirectoryLog)
-
-
-@dataclass(frozen=True, slots=True)
-class LogPlace:
-    """Everything the directory knows about a log that is to be opened."""
-
-    folder: str
-    topic: str
-    partition: int
-    recovery_point: int
-    log_start: int
-    high_watermark: int
-    clean: bool
-    """Whether the log was closed and synced by the last run: it needs no recovery."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +221,7 @@ class LogDirs(Generic[LogT]):
     @property
     def all_closed_cleanly(self) -> bool:
         """Whether no log needed a recovery at this start."""
-        return all(directory.previous_stop.clean and not directory.unclean for directory in self.directories)
+        return all(directory.closed_cleanly(key) for directory in self.directories for key in directory.partitions)
 
     @property
     def previous_broker_epoch(self) -> int:
@@ -335,16 +324,7 @@ class LogDirs(Generic[LogT]):
 
     def _open(self, directory: LogDirectory, topic: str, partition: int, folder: str, clean: bool) -> LogPlace:
         key = (topic, partition)
-        points = directory.checkpoints
-        place = LogPlace(
-            folder,
-            topic,
-            partition,
-            recovery_point=points[RECOVERY_POINTS].get(key, 0),
-            log_start=points[LOG_STARTS].get(key, 0),
-            high_watermark=points[HIGH_WATERMARKS].get(key, 0),
-            clean=clean,
-        )
+        place = directory.place(topic, partition, folder, clean)
         try:
             self.logs[key] = self._open_log(place)
         except StorageError as error:
@@ -412,6 +392,7 @@ class LogDirs(Generic[LogT]):
         for directory, partitions in zip(online, placed, strict=True):
             if partitions:
                 number = directory.next_number()
+                directory.creating.update(dict.fromkeys(new.key for new in partitions))
                 for start in range(0, len(partitions), _CREATED_TOGETHER):
                     part = partitions[start : start + _CREATED_TOGETHER]
                     jobs.append(Creation(self._fs, directory, part, number))
@@ -420,6 +401,7 @@ class LogDirs(Generic[LogT]):
     def finish_create(self, creation: Creation, new: NewPartition) -> bool:
         """Opens one log of a job that has run; False where the directory is offline: it is to be created elsewhere."""
         directory = creation.directory
+        directory.creating.pop(new.key, None)
         if directory.offline is not None:
             return False
         folder = creation.folder(new)
@@ -537,7 +519,9 @@ class LogDirs(Generic[LogT]):
             self._discard_copy(key, target, job.folder)
             return None
         try:
-            log = self._open_log(LogPlace(job.folder, *key, 0, 0, 0, clean=True))
+            # Nothing is recovered in an empty folder.
+            place = LogPlace(job.folder, *key, 0, 0, 0, True, gaps_until=0, write_recovery_point=lambda offset: None)
+            log = self._open_log(place)
         except OSError as error:
             raise StorageError(job.folder, str(error), cause=error) from error
         self.moves[key] = Move(target, job.folder, log)
@@ -681,7 +665,8 @@ class LogDirs(Generic[LogT]):
 
     def _offsets(self, directory: LogDirectory, name: str) -> dict[TopicPartition, int]:
         known = directory.checkpoints[name]
-        offsets: dict[TopicPartition, int] = {}
+        # A partition that is being made has its recovery point in the file, or is about to: it must stay there.
+        offsets = dict.fromkeys(directory.creating, 0) if name == RECOVERY_POINTS else {}
         for key in directory.partitions:
             log = self.logs.get(key)
             if log is None or name == CLEANER_OFFSETS:

@@ -22,7 +22,7 @@ class OffsetIndex(IndexFile):
     """`last_offset` is the base offset, and `last_position` 0, while there is no entry."""
 
     def __init__(self, ref: FileRef, base_offset: i64, max_bytes: i64) -> None:
-        super().__init__(ref, base_offset, ENTRY_BYTES, max_bytes)
+        super().__init__(ref, base_offset, ENTRY_BYTES, max_bytes, may_be_zero=False)
         self.last_offset: i64 = base_offset
         self.last_position: i64 = 0
 
@@ -38,11 +38,16 @@ class OffsetIndex(IndexFile):
             self.last_offset = self.base_offset
             self.last_position = 0
 
+    def is_ahead_of(self, offset: i64, position: i64) -> bool:
+        """Whether the last entry is not before what is written now: it is wrong."""
+        self.load()
+        return self.entries > 0 and (offset <= self.last_offset or position <= self.last_position)
+
     def append(self, offset: i64, position: i64) -> None:
         self.load()
         relative: i64 = offset - self.base_offset
         assert 0 <= relative <= RELATIVE_MAX, f"{offset} does not fit an index that starts at {self.base_offset}"
-        assert self.entries == 0 or (offset > self.last_offset and position > self.last_position)
+        assert not self.is_ahead_of(offset, position)
         writer = BytesWriter()
         write_i32_be(writer, relative)  # type: ignore[arg-type]
         write_i32_be(writer, position)  # type: ignore[arg-type]

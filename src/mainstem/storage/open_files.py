@@ -18,6 +18,11 @@ from mypy_extensions import i64
 from mainstem.storage.fs import File, FileSystem
 
 
+def is_out_of_files(error: OSError) -> bool:
+    """Whether the process, or the system, has as many files open as it may: that is nothing the disk has done."""
+    return error.errno == errno.EMFILE or error.errno == errno.ENFILE
+
+
 class FileRef:
     """One file that can be opened at any time. `version` counts writes, `synced_version` those known durable."""
 
@@ -128,7 +133,7 @@ class OpenFiles:
         try:
             file = self.fs.open(ref.path, create)
         except OSError as error:
-            if error.errno != errno.EMFILE and error.errno != errno.ENFILE:
+            if not is_out_of_files(error):
                 raise
             # Someone else has more than was left to them. That is no failure of the disk, as long as there is a remedy.
             self._close(1 + len(self._open) // 8)

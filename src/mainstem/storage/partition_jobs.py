@@ -2,18 +2,20 @@
 
 Jobs are made and finished on the event loop by `LogDirs`, and run in an executor in between.
 
-A new folder is complete before its name is durable: the empty files of the first segment, then `partition.metadata`,
-which names the topic. After a crash a folder may be there without it; it is then no partition that the metadata knows,
-is set aside as stray, and is made anew.
+A new folder is complete before its name is durable: the empty files of the first segment, the leader epoch where it is
+led here, then `partition.metadata`, which names the topic. After a crash a folder may be there without it; it is then
+no partition that the metadata knows, is set aside as stray, and is made anew.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mainstem.core.log.epochs import UNDEFINED_EPOCH
 from mainstem.storage import names
 from mainstem.storage.checkpoint import MalformedFileError, TopicPartition
 from mainstem.storage.errors import StorageError
 from mainstem.storage.fs import FileSystem
+from mainstem.storage.leader_epoch_file import create_leader_epochs
 from mainstem.storage.log_directory import LogDirectory
 from mainstem.storage.partition_folder import COPY, folder_name
 from mainstem.storage.partition_metadata import read_topic_id, write_topic_id
@@ -21,11 +23,12 @@ from mainstem.storage.partition_metadata import read_topic_id, write_topic_id
 
 @dataclass(frozen=True, slots=True)
 class NewPartition:
-    """A partition that is to be created."""
+    """A partition that is to be created; `leader_epoch` is that of the term which begins here with it, or -1."""
 
     topic: str
     partition: int
     topic_id: bytes
+    leader_epoch: int = UNDEFINED_EPOCH
 
     @property
     def key(self) -> TopicPartition:
@@ -48,10 +51,12 @@ class Creation:
     def run(self) -> None:
         """Blocks; OSError where the directory is to go offline."""
         # The old recovery point of a deleted partition would call the unsynced tail of the new one damaged (D4).
-        self.directory.drop_entries([new.key for new in self.partitions], self.number)
+        self.directory.begin_entries([new.key for new in self.partitions], self.number)
         for new in self.partitions:
             folder = self.folder(new)
             _make_folder(self.fs, folder)
+            if new.leader_epoch != UNDEFINED_EPOCH:
+                create_leader_epochs(self.fs, f"{folder}/{names.LEADER_EPOCHS}", new.leader_epoch)
             # Syncs the folder too.
             write_topic_id(self.fs, folder, new.topic_id)
         self.fs.sync_directory(self.directory.path)

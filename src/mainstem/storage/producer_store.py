@@ -79,6 +79,10 @@ class ProducerStore:
             else:
                 self._unsynced.append(file)
 
+    def sync_last_snapshot(self) -> None:
+        """The one that was loaded, which a process that died may not have synced. Blocks."""
+        SnapshotFile(self._fs, self.path_of(self._last_snapshot), None).make_durable()
+
     def begin_snapshot(self) -> None:
         """The same, left to whoever takes what is unsynced; written at once where too many wait for that."""
         for offset in [offset for offset, file in self._waiting.items() if file.is_written]:

@@ -114,8 +114,10 @@ class ReadableLog:
                 self.failure = error
             else:
                 path = getattr(error, "filename", None) or self.directory
-                cause = error if isinstance(error, OSError) else None
-                self.failure = StorageError(str(path), str(error), cause=cause)
+                if isinstance(error, OSError):
+                    self.failure = StorageError(str(path), str(error), cause=error)
+                else:
+                    self.failure = StorageError(str(path), f"{type(error).__name__}: {error}", mistake=error)
         return self.failure
 
     def _check_readable(self) -> None:
@@ -283,9 +285,11 @@ class ReadableLog:
                 ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {job.first_offset} was deleted while it was being read"
             )
         if job.generation != self._generation or not is_held:
-            # Positions mean nothing any more. To know of more transactions than are in the slice does no harm.
-            again = AbortedJob(job.first_offset, job.upper_offset, None, -1, self._generation)
-            return self._ask_aborted(again, max(self._segments.floor(job.first_offset), 0))
+            # What took the place of the slice's segments may know less: of what compaction has taken, which is in it.
+            raise RemoteError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"offset {job.first_offset} was moved while it was read",
+            )
         return self._ask_aborted(job, self._segments.floor(segment.base_offset) + 1)
 
     def seek_aborted(self, first_offset: i64, upper_offset: i64) -> AbortedJob | None:

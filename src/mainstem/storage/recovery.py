@@ -9,6 +9,12 @@ must reach to the end of the file, and the log to the recovery point: a log that
 - Indexes, transaction index, leader epochs and producer state are written anew from the batches (D6). So are leader
   epochs whose file makes no sense, whatever the stop was.
 - Of the segment before them the last entry of the time index is looked for, which is the last to become durable.
+- Segments below the log start go, and before them what they say of producers goes into a durable snapshot (T1).
+- Past the recovery point a gap between segments is a lost tail, and below it compaction's. Where that was in doubt (no
+  recovery point is written down, or a running Kafka left the log, which compacts past its own) a gap is let be, as in
+  Kafka. What says that Kafka ran is the index of the active segment. So before that is written anew, all before it is
+  made durable and a recovery point behind every gap is written down: the next recovery need not be told.
+- What was cut is told (`Log.cut`).
 - Doing it again changes nothing, and being interrupted loses nothing: only what is not durable is ever removed (D3).
 
 Leftovers are finished or undone as Kafka does it: `.deleted` goes; `.cleaned` goes, with every `.swap` at or past it
@@ -16,22 +22,37 @@ Leftovers are finished or undone as Kafka does it: `.deleted` goes; `.cleaned` g
 from; an index without a log goes.
 """
 
+from collections.abc import Callable
+from typing import Final
+
 from mypy_extensions import i64
 
 from mainstem.core.log.config import LogConfig
 from mainstem.core.log.epochs import LeaderEpochs
 from mainstem.protocol.errors import RemoteError
+from mainstem.protocol.varint import I64_MAX
 from mainstem.storage import names
 from mainstem.storage.checkpoint import TEMPORARY_SUFFIX, MalformedFileError
 from mainstem.storage.errors import StorageError
-from mainstem.storage.leader_epoch_file import read_leader_epochs
+from mainstem.storage.leader_epoch_file import format_leader_epochs, read_leader_epochs, write_leader_epochs
 from mainstem.storage.log import DEFAULT_PRODUCER_EXPIRATION_MS, Jitter, Log, no_jitter
-from mainstem.storage.open_files import OpenFiles
+from mainstem.storage.open_files import FileRef, OpenFiles
 from mainstem.storage.producer_store import ProducerStore
+from mainstem.storage.recovery_cut import RecoveryCut
 from mainstem.storage.replay import apply_batch, replay_producers
 from mainstem.storage.scan import BatchScan, HeaderScan
 from mainstem.storage.segment import Segment
 from mainstem.storage.txn_index import AbortedTransaction
+
+NEVER_COMPACTED: Final = -1
+"""For `gaps_until`: whoever wrote it, a gap past the recovery point is a loss."""
+
+_ZERO_TAIL_BYTES: Final = 4096
+"""Our own indexes grow by an entry at a time: no power loss leaves so many zeros behind one."""
+
+
+def nowhere(recovery_point: int) -> None:
+    """Where recovery points are not written down."""
 
 
 def open_log(
@@ -45,13 +66,27 @@ def open_log(
     clean: bool = False,
     producer_expiration_ms: i64 = DEFAULT_PRODUCER_EXPIRATION_MS,
     jitter: Jitter = no_jitter,
+    gaps_until: i64 = NEVER_COMPACTED,
+    write_recovery_point: Callable[[int], None] = nowhere,
 ) -> Log:
     """Opens the log in `directory`, which must exist, or begins one there. Blocks.
 
-    The offsets are those of the checkpoint files; `clean` says that the last stop was. StorageError where the files
-    are not what they were when they were declared durable.
+    The offsets are those of the checkpoint files; `clean` says that the last stop was. Before `gaps_until`, as before
+    the recovery point, a gap between segments is no loss. `write_recovery_point` writes a higher one down, durably,
+    where a gap was kept. StorageError where the files are not what they were when they were declared durable.
     """
-    loader = _Loader(files, directory, config, now_ms, log_start, recovery_point, producer_expiration_ms, jitter)
+    loader = _Loader(
+        files,
+        directory,
+        config,
+        now_ms,
+        log_start,
+        recovery_point,
+        gaps_until,
+        producer_expiration_ms,
+        jitter,
+        write_recovery_point,
+    )
     try:
         return loader.load(clean, high_watermark)
     except OSError as error:
@@ -71,14 +106,18 @@ class _Loader:
         now_ms: i64,
         log_start: i64,
         recovery_point: i64,
+        gaps_until: i64,
         producer_expiration_ms: i64,
         jitter: Jitter,
+        write_recovery_point: Callable[[int], None],
     ) -> None:
         self.directory = directory
         self.config = config
         self.now_ms: i64 = now_ms
         self.log_start: i64 = log_start
         self.recovery_point: i64 = recovery_point
+        self.gaps_until: i64 = max(gaps_until, recovery_point)
+        self._may_be_compacted = gaps_until != NEVER_COMPACTED
         self.log_end: i64 = 0
         self.segments: list[Segment] = []
         self.epochs = LeaderEpochs([])
@@ -86,7 +125,14 @@ class _Loader:
         self._files = files
         self._fs = files.fs
         self._jitter = jitter
-        self._kafka_left = False
+        self._write_recovery_point = write_recovery_point
+        self._keeps_gap = False
+        """Whether the log has a gap past the recovery point."""
+        self._durable_to: i64 = recovery_point
+        """The recovery point, or the higher one that was written down because of a gap."""
+        self._cut_bytes: i64 = 0
+        self._cut_segments: i64 = 0
+        self._cut_reason = ""
 
     def load(self, clean: bool, high_watermark: i64) -> Log:
         listing = self._fs.list_directory(self.directory)
@@ -100,6 +146,8 @@ class _Loader:
             if clean:
                 self.log_end = self.segments[-1].read_next_offset()
             else:
+                if self._may_be_compacted and self._is_preallocated(self.segments[-1]):
+                    self.gaps_until = I64_MAX
                 self._drop_deleted()
                 self._recover()
             self._drop_everything_below_log_start()
@@ -117,7 +165,7 @@ class _Loader:
             self.producers.distrust(self.recovery_point)
             # What was removed must not come back beside what is written from now on.
             self._fs.sync_directory(self.directory)
-        return Log(
+        log = Log(
             self._files,
             self.directory,
             self.config,
@@ -125,12 +173,15 @@ class _Loader:
             self.epochs,
             self.producers,
             self.log_start,
-            min(self.recovery_point, self.log_end),
+            min(self._durable_to, self.log_end),
             self.log_end,
             high_watermark,
             self.now_ms,
             self._jitter,
         )
+        if self._cut_bytes > 0:
+            log.cut = RecoveryCut(self.log_end, self._cut_bytes, self._cut_segments, self._cut_reason)
+        return log
 
     def _read_epochs(self, clean: bool) -> None:
         try:
@@ -268,9 +319,58 @@ class _Loader:
         count: i64 = 0
         while count + 1 < len(self.segments) and self.segments[count + 1].base_offset <= self.log_start:
             count += 1
+        if count > 0:
+            self._keep_producers(count)
         for segment in self.segments[:count]:
             segment.remove_files()
         self.segments = self.segments[count:]
+
+    def _keep_producers(self, count: i64) -> None:
+        """What the first segments say of producers is in a durable snapshot before they go.
+
+        A process that died may not have come to write the one of the roll behind them, or to sync it.
+        """
+        states = self.producers.states
+        begin: i64 = self.segments[count].base_offset
+        start: i64 = self.segments[max(count, self._first_to_recover())].base_offset
+        self.producers.reload(self.segments[0].base_offset, start, self.now_ms)
+        if states.end_offset < begin:
+            self._replay_sound(self.segments[:count])
+            states.end_offset = begin
+            self.producers.take_snapshot(sync=True)
+        elif states.end_offset >= self.recovery_point:
+            self.producers.sync_last_snapshot()
+        else:
+            return
+        self._fs.sync_directory(self.directory)
+
+    def _replay_sound(self, segments: list[Segment]) -> None:
+        """Brings producers up to the first batch that is not whole, sound and next."""
+        states = self.producers.states
+        at: i64 = segments[0].base_offset
+        for segment in segments:
+            if segment.base_offset != at and not segment.base_offset > at < self.gaps_until:
+                return
+            at = segment.base_offset
+            log = segment.log.pin()
+            try:
+                scan = BatchScan(log, 0, segment.size)
+                while scan.advance():
+                    batch = scan.batch
+                    batch.check(batch.end)
+                    if batch.base_offset != at and not batch.base_offset > at < self.gaps_until:
+                        return
+                    at = batch.next_offset
+                    if batch.base_offset >= states.end_offset:
+                        completed = apply_batch(states, batch)
+                        if completed is not None:
+                            states.complete(completed)
+            except RemoteError:
+                return
+            finally:
+                segment.log.unpin()
+            if scan.broken:
+                return
 
     def _first_to_recover(self) -> i64:
         first: i64 = len(self.segments) - 1
@@ -279,7 +379,6 @@ class _Loader:
         return first
 
     def _recover(self) -> None:
-        self._kafka_left = self._is_preallocated(self.segments[-1])
         first: i64 = self._first_to_recover()
         if first > 0:
             self._complete_time_index(self.segments[first - 1])
@@ -292,15 +391,34 @@ class _Loader:
         while at < len(self.segments):
             segment = self.segments[at]
             if segment.base_offset != self.log_end and not self._may_follow(segment):
-                self._remove_from(at)
+                self._cover_gaps(at, self.log_end)
+                self._remove_from(at, f"offsets {self.log_end} to {segment.base_offset - 1} are missing")
                 break
-            cut = self._recover_segment(segment)
+            if at + 1 == len(self.segments):
+                self._cover_gaps(at, segment.base_offset)
+            if self._recover_segment(segment):
+                break
             if at + 1 < len(self.segments):
                 self.producers.take_snapshot(sync=False)
             at += 1
-            if cut:
-                self._remove_from(at)
-                break
+
+    def _cover_gaps(self, count: i64, offset: i64) -> None:
+        """Where a gap was kept: makes the first `count` segments durable, and writes down that they are, to `offset`.
+
+        Before the active segment is touched: what it tells of Kafka is what kept the gap.
+        """
+        if not self._keeps_gap:
+            return
+        # The order of a flush.
+        if self.epochs.version != 0:
+            write_leader_epochs(self._fs, f"{self.directory}/{names.LEADER_EPOCHS}", format_leader_epochs(self.epochs))
+        for snapshot in self.producers.take_unsynced():
+            snapshot.make_durable()
+        for segment in self.segments[:count]:
+            segment.sync()
+        self._fs.sync_directory(self.directory)
+        self._write_recovery_point(offset)
+        self._durable_to = offset
 
     def _complete_time_index(self, segment: Segment) -> None:
         """Of a segment whose batches are durable: a roll leaves the last entry of its time index to the next flush."""
@@ -310,17 +428,31 @@ class _Loader:
         segment.time_index.ref.version += 1
 
     def _is_preallocated(self, segment: Segment) -> bool:
-        """Whether the segment's index has the size and the zeros that only a running Kafka gives it."""
-        index = segment.offset_index
-        path = index.ref.path
-        size: i64 = index.max_entries * index.entry_bytes
-        if size == 0 or not self._fs.exists(path) or self._fs.file_size(path) != size:
+        """Whether the segment's indexes have the size and the zeros that only a running Kafka gives them.
+
+        That size is the setting of that time, under which Kafka made them.
+        """
+        offset_index = segment.offset_index
+        configured: i64 = offset_index.max_entries * offset_index.entry_bytes
+        if configured > 0 and self._ends_with_zeros(offset_index.ref, configured, offset_index.entry_bytes):
+            return True
+        for ref in (offset_index.ref, segment.time_index.ref):
+            if self._ends_with_zeros(ref, -1, _ZERO_TAIL_BYTES):
+                return True
+        return False
+
+    def _ends_with_zeros(self, ref: FileRef, size: i64, count: i64) -> bool:
+        """Whether a file, of that size where it is not -1, ends with `count` zeros."""
+        if not self._fs.exists(ref.path):
             return False
-        file = index.ref.pin()
+        found: i64 = self._fs.file_size(ref.path)
+        if found < count or (size >= 0 and found != size):
+            return False
+        file = ref.pin()
         try:
-            return not any(file.read_at(size - index.entry_bytes, index.entry_bytes))
+            return not any(file.read_at(found - count, count))
         finally:
-            index.ref.unpin()
+            ref.unpin()
 
     def _may_follow(self, segment: Segment) -> bool:
         """Whether a segment may begin past where the one before it ends.
@@ -332,10 +464,13 @@ class _Loader:
         """
         if segment.base_offset < self.log_end:
             raise StorageError(segment.log.path, f"the segment before it goes on to offset {self.log_end}")
-        return self.log_end < self.recovery_point or (self.config.compact and self._kafka_left)
+        if self.log_end >= self.gaps_until:
+            return False
+        self._keeps_gap = self._keeps_gap or self.log_end >= self.recovery_point
+        return True
 
-    def _recover_segment(self, segment: Segment) -> bool:
-        """Checks every batch and writes what is kept beside them anew; whether the segment was cut."""
+    def _recover_segment(self, segment: Segment) -> str:
+        """Checks every batch and writes what is kept beside them anew; why the log ends in it, where it was cut."""
         segment.begin_indexes()
         segment.txn_index.reset()
         states = self.producers.states
@@ -385,27 +520,36 @@ class _Loader:
                 raise StorageError(
                     segment.log.path, f"{broken}; it was durable up to offset {self.recovery_point}", valid
                 )
+            # What follows goes first: behind what is cut, the next recovery could take it for what compaction left.
+            end: i64 = self.segments.index(segment) + 1
+            if end < len(self.segments):
+                self._cover_gaps(end, self.log_end)
+            self._remove_from(end, broken)
+            self._cut_bytes += segment.size - valid
             segment.cut_data(valid)
             # Or what was cut could come back once a new segment follows.
             segment.sync()
         segment.end_indexes()
         # A process that died left bytes that were never synced: the next flush must cover them.
         segment.log.version += 1
-        return broken != ""
+        return broken
 
-    def _remove_from(self, at: i64) -> None:
+    def _remove_from(self, at: i64, reason: str) -> None:
         """Removes the segments from the `at`th on, the last first, one by one: a crash between two leaves no hole."""
         gone = self.segments[at:]
         gone.reverse()
         self.segments = self.segments[:at]
+        self._cut_reason = self._cut_reason or reason
         for segment in gone:
+            self._cut_bytes += segment.size
+            self._cut_segments += 1
             segment.remove_files()
             self._fs.sync_directory(self.directory)
 
     def _drop_everything_below_log_start(self) -> None:
         """A log that ends before its own start holds nothing anyone may read."""
         if self.log_end < self.log_start:
-            self._remove_from(0)
+            self._remove_from(0, f"it ends at offset {self.log_end}, before its start {self.log_start}")
             self.epochs.clear()
             self.producers.start_at(self.log_start)
 

@@ -11,7 +11,7 @@ from mypy_extensions import i64
 
 from mainstem.core.log.epochs import LeaderEpochs
 from mainstem.protocol.varint import I64_MAX
-from mainstem.storage.durable_log import DurableLog
+from mainstem.storage.durable_log import FILES_AT_ONCE, DurableLog
 from mainstem.storage.flushing import FlushJob, RemovalJob
 from mainstem.storage.open_files import OpenFiles
 from mainstem.storage.producer_store import ProducerStore
@@ -79,9 +79,9 @@ class RestructuredLog(DurableLog):
             raise self.fail(job.error) from job.error
         self._removals.append(job.removal)
 
-    def begin_flush(self, now_ms: i64, rolled_only: bool = False) -> FlushJob:
+    def begin_flush(self, now_ms: i64, rolled_only: bool = False, files_max: i64 = FILES_AT_ONCE) -> FlushJob:
         """A job that makes everything up to the log end durable, or everything before the active segment."""
-        job = super().begin_flush(now_ms, rolled_only)
+        job = super().begin_flush(now_ms, rolled_only, files_max)
         beside = self._restructuring
         if beside is not None:
             beside.add_unsynced(job)

@@ -12,6 +12,8 @@ were, which is what would be there had nobody asked. Rules:
 - What is durable behind segments that go stays so: until their names are gone, and durably, a recovery begins with them
   and ends where their records do. So whoever syncs the log meanwhile syncs them, too (`add_unsynced`).
 - A failure is kept, never retried, and raised when the log takes the outcome back (D5).
+- Where the log is let go of before the job has come to the names, it leaves them: snapshots that it was to make durable
+  are not written any more, and what they stand for would go with the segments.
 """
 
 from collections.abc import Callable
@@ -38,6 +40,7 @@ class Restructuring:
         self.unsynced: list[SnapshotFile] = []
         """Snapshots to make durable first."""
         self.has_new_names = False
+        self._is_called_off = False
         self._fs = fs
         self._directory = directory
         self._gone = gone
@@ -65,9 +68,14 @@ class Restructuring:
                 snapshot.make_durable(breathe)
             if self.unsynced or self.has_new_names:
                 self._fs.sync_directory(self._directory)
-            self._rename()
+            if not self._is_called_off:
+                self._rename()
         except Exception as error:
             self.error = as_disk_error(error, self._directory)
+
+    def call_off(self) -> None:
+        """On the loop: the log is let go of, and its snapshots are about to be."""
+        self._is_called_off = True
 
     def finish(self) -> None:
         """On the loop: gives the pins back."""

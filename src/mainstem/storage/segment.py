@@ -19,6 +19,7 @@ from mypy_extensions import i64
 
 from mainstem.core.log.compaction import RELATIVE_MAX
 from mainstem.protocol.batch import NO_TIMESTAMP, BatchView
+from mainstem.protocol.varint import I64_MAX
 from mainstem.storage import names
 from mainstem.storage.errors import StorageError
 from mainstem.storage.flushing import FlushJob
@@ -265,7 +266,9 @@ class Segment:
         if max_timestamp > self._max_timestamp:
             self._max_timestamp = max_timestamp
             self._max_timestamp_offset = last_offset
-        if self._bytes_since_index_entry > self._index_interval_bytes and not self._is_built_anew():
+        if self._bytes_since_index_entry > self._index_interval_bytes:
+            if self._is_built_anew(last_offset, position):
+                return  # this batch was among those that were read for it
             self.offset_index.append(last_offset, position)
             self.time_index.append_if_later(self._max_timestamp, self._max_timestamp_offset)
             self._bytes_since_index_entry = 0
@@ -285,13 +288,15 @@ class Segment:
             self.time_index.trim()
         self._forget_recent()
 
-    def _is_built_anew(self) -> bool:
+    def _is_built_anew(self, offset: i64 = I64_MAX, position: i64 = I64_MAX) -> bool:
         """Before an entry is added: whether that takes new indexes, which have it already. May block.
 
-        The last entry that was read may be past all batches, which only shows when a later one comes.
+        The last entry that was read may be past all batches, which only shows when a later one comes. That of the
+        offset index, where one is to be added, is of the batch that ends with `offset` at `position`.
         """
         self.check_indexes()
-        if not self.time_index.is_ahead_of(self._max_timestamp, self._max_timestamp_offset):
+        is_sound: bool = not self.time_index.is_ahead_of(self._max_timestamp, self._max_timestamp_offset)
+        if is_sound and not self.offset_index.is_ahead_of(offset, position):
             return False
         self.rebuild_indexes()
         return True

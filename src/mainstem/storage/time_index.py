@@ -23,7 +23,7 @@ class TimeIndex(IndexFile):
     """`last_timestamp` is -1, and `last_offset` the base, while there is no entry."""
 
     def __init__(self, ref: FileRef, base_offset: i64, max_bytes: i64) -> None:
-        super().__init__(ref, base_offset, ENTRY_BYTES, max_bytes)
+        super().__init__(ref, base_offset, ENTRY_BYTES, max_bytes, may_be_zero=True)
         self.last_timestamp: i64 = NO_TIMESTAMP
         self.last_offset: i64 = base_offset
 

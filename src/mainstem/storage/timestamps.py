@@ -11,7 +11,7 @@ from mypy_extensions import i64
 
 from mainstem.protocol.batch import NO_TIMESTAMP, BatchView
 from mainstem.protocol.errors import RemoteError
-from mainstem.protocol.records import iterate_records
+from mainstem.protocol.records import RecordScan
 from mainstem.protocol.varint import I64_MAX
 from mainstem.storage.errors import StorageError
 from mainstem.storage.fs import File
@@ -93,9 +93,11 @@ class TimestampJob:
                 continue
             batch = BatchView(self._log.read_at(scan.position, scan.size), 0)
             try:
-                for record in iterate_records(batch):
-                    if record.timestamp >= self.timestamp and record.offset >= self.log_start:
-                        return TimestampedOffset(record.offset, record.timestamp, batch.leader_epoch)
+                records = RecordScan(batch)
+                while records.advance():
+                    offset, timestamp = records.place()
+                    if timestamp >= self.timestamp and offset >= self.log_start:
+                        return TimestampedOffset(offset, timestamp, batch.leader_epoch)
                     seen += 1
                     if breathe is not None and seen % _BREATH_RECORDS == 0:
                         breathe()

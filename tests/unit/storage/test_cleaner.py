@@ -1,13 +1,18 @@
 """Compaction keeps the newest value of each key, disturbs nobody, and says what it could not do."""
 
+import errno
+from random import Random
+
 import pytest
 
 from mainstem.core.log.config import LogConfig
 from mainstem.protocol.builder import encode_header
 from mainstem.protocol.compression import CODEC_NAMES
 from mainstem.protocol.records import iterate_records
+from mainstem.sim.disk import SimDisk
 from mainstem.sim.faults import Effect, Fault
 from mainstem.storage.cleaner import Cleaner
+from mainstem.storage.cleaning_room import AGAIN_MS, SPARE_BYTES, find_no_room
 from mainstem.storage.errors import StorageError
 from mainstem.storage.open_files import OpenFiles
 from mainstem.storage.reading import ReadJob
@@ -760,3 +765,106 @@ def test_a_cleaning_that_ends_while_it_looks_for_aborted_transactions_lets_go_of
     made.cleaner.end(PARTITION)
     assert cleaning.is_aborted
     assert [ref.pins for segment in made.log.segments for ref in segment.refs()] == [0] * 7
+
+
+# Room for the copy
+
+
+def fill(made: CompactedLog, segments: int, records: int) -> None:
+    """Segments in which every key is another one, so that nothing goes."""
+    for number in range(segments):
+        for record in range(records):
+            made.put((b"%03d-%03d" % (number, record), b"v" * 1000))
+        made.roll()
+
+
+def leave_room(made: CompactedLog, size: int) -> None:
+    made.disk.capacity_bytes = made.disk.capacity_bytes - made.disk.usable_bytes("/") + size
+
+
+def test_a_cleaning_whose_copy_does_not_fit_is_put_off() -> None:
+    """It used to find the disk full, which took its directory offline, and the broker with its only one: at each start
+    again."""
+    made = CompactedLog()
+    fill(made, segments=3, records=10)
+    before = made.table()
+    room = sum(segment.size for segment in made.log.segments[:-1]) // 2 + SPARE_BYTES
+    leave_room(made, room)
+    cleaning = made.clean()
+    assert cleaning is not None
+    assert cleaning.is_aborted
+    assert cleaning.no_room is not None
+    assert cleaning.no_room.usable_bytes == room < cleaning.no_room.needed_bytes
+    assert made.log.failure is None
+    assert not [name for name in made.disk.list_directory(made.log.directory) if ".cleaned" in name]
+    assert made.clean() is None, "not before there is room"
+    leave_room(made, cleaning.no_room.needed_bytes - 1)
+    assert made.clean() is None
+    leave_room(made, cleaning.no_room.needed_bytes)
+    found = made.clean()
+    assert found is not None
+    assert found.is_done
+    assert made.table() == before
+    assert made.disk.usable_bytes("/") >= SPARE_BYTES, "it was an upper bound"
+
+
+def test_what_was_cleaned_before_the_room_ended_stays_and_counts_for_the_next() -> None:
+    """Its copies are made again, and take room again: to begin when but the next one fits would be to no end."""
+    made = CompactedLog(segment_bytes=12_000, file_delete_delay_ms=1000)
+    fill(made, segments=4, records=10)
+    before = made.table()
+    size = made.log.segments[0].size
+    leave_room(made, 2 * size + 5000 + SPARE_BYTES)
+    cleaning = made.clean()
+    assert cleaning is not None
+    assert cleaning.no_room is not None
+    assert cleaning.stats.bytes_written == 2 * size
+    assert cleaning.no_room.needed_bytes > 3 * size + SPARE_BYTES
+    assert made.table() == before
+    assert made.clean() is None
+    for job in made.log.due_removals(NOW_MS + 1000):
+        job.run()
+    assert made.clean(NOW_MS + 1000) is None, "there is room for two again, and they are done"
+    leave_room(made, cleaning.no_room.needed_bytes)
+    found = made.clean(NOW_MS + 1000)
+    assert found is not None
+    assert found.stats.bytes_written >= 3 * size
+
+
+def test_a_cleaning_that_was_put_off_is_tried_again_after_a_while_whatever_the_clock_does() -> None:
+    """What it would take may be less by then: retention and deletions take segments, too."""
+    made = CompactedLog()
+    fill(made, segments=1, records=10)
+    leave_room(made, 0)
+    assert made.clean() is not None
+    assert made.clean(NOW_MS + AGAIN_MS - 1) is None
+    assert made.clean(NOW_MS + AGAIN_MS) is not None
+    assert made.clean(NOW_MS + AGAIN_MS) is None
+    assert made.clean(NOW_MS) is not None, "the clock was set back"
+
+
+def test_a_file_system_that_does_not_tell_how_much_room_it_has_keeps_nothing_from_being_cleaned() -> None:
+    silent = SimDisk(Random(0))
+    silent.capacity_bytes = 0
+    made = CompactedLog()
+    fill(made, segments=1, records=10)
+    segment = made.log.segments[0]
+    assert find_no_room(silent, made.log.directory, [segment], 0, NOW_MS) is None
+    leave_room(made, 0)
+    assert find_no_room(made.disk, made.log.directory, [segment], 0, NOW_MS) is not None
+
+
+def test_a_disk_that_is_full_in_the_middle_of_a_copy_has_failed() -> None:
+    """D5: somebody else may take the room that there was."""
+    made = CompactedLog()
+    fill(made, segments=3, records=10)
+
+    def take(operation: str, path: str, *_: int) -> None:
+        if operation == "open" and path.endswith(".log.cleaned"):
+            leave_room(made, 100)
+
+    made.disk.on_operation = take
+    with pytest.raises(StorageError) as raised:
+        made.clean()
+    assert raised.value.cause is not None
+    assert raised.value.cause.errno == errno.ENOSPC

@@ -361,3 +361,18 @@ def test_a_log_closes_though_its_time_index_names_an_offset_that_is_not_there(mo
     assert {name: data for name, data in file_contents(disk).items() if not name.endswith(".snapshot")} == {
         name: data for name, data in expected.items() if not name.endswith(".snapshot")
     }, "as if it had never been closed, nor damaged"
+
+
+@pytest.mark.parametrize(("extension", "bits"), [("index", 64), ("timeindex", 96)])
+def test_a_log_takes_what_comes_whichever_bit_of_its_last_index_entry_is_wrong(extension: str, bits: int) -> None:
+    """That entries come in order was asserted when the batch was written, which had no answer then (seed 80010732)."""
+    for bit in range(bits):
+        disk = closed()
+        path = f"{DIRECTORY}/{16:020}.{extension}"
+        disk.flip_bit(path, (len(disk.peek(path)) - bits // 8) * 8 + bit)
+        log = reopened(disk)
+        for number in range(COUNT, COUNT + 3):
+            appended = append(log, batch(b"%02d" % number, timestamp=NOW_MS + number), leader_epoch=number // 5)
+            assert appended.base_offset == number
+        assert [first_offset_read(log, offset) for offset in range(COUNT + 3)] == list(range(COUNT + 3)), bit
+        log.close(NOW_MS)

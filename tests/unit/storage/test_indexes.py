@@ -81,6 +81,34 @@ def test_an_index_that_kafka_preallocated_is_read_up_to_its_zeros() -> None:
     assert file.size() == 24
 
 
+def test_a_time_index_of_one_entry_at_timestamp_0_is_not_taken_for_zeros_that_kafka_preallocated() -> None:
+    files = new_files()
+    times = TimeIndex(files.ref("/d/t"), 1000, MAX_BYTES)
+    times.create()
+    times.append_if_later(0, 1000)
+    file = times.ref.pin()
+    again = TimeIndex(times.ref, 1000, MAX_BYTES)
+    assert again.parse_last(again.read_last(file)) == (0, 1000)
+    again.load()
+    assert (again.entries, again.last_timestamp, again.last_offset) == (1, 0, 1000)
+    again.trim()
+    assert file.size() == 12
+    file.truncate(MAX_BYTES)
+    preallocated = TimeIndex(times.ref, 1000, MAX_BYTES)
+    preallocated.load()
+    assert preallocated.entries == 0, "which of the slots are entries the zeros cannot tell; a recovery builds it anew"
+
+
+def test_an_offset_index_of_one_slot_of_zeros_has_no_entry() -> None:
+    """No entry is for the first batch; Kafka preallocates a single slot where `segment.index.bytes` is 8 to 15."""
+    files = new_files()
+    index = offset_index(files, [])
+    index.ref.pin().truncate(8)
+    again = OffsetIndex(index.ref, 1000, 15)
+    again.check(100)
+    assert (again.entries, again.last_offset) == (0, 1000)
+
+
 def test_an_index_is_full_at_segment_index_bytes() -> None:
     files = new_files()
     index = OffsetIndex(files.ref("/d/i"), 0, 20)

@@ -1,5 +1,6 @@
 """The log as a whole: appending, reading, rolling, truncating, closing and opening again."""
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -441,6 +442,77 @@ def test_offsets_by_timestamp() -> None:
     assert find(0) == (3, 51)
 
 
+@pytest.mark.parametrize("timestamp", [0, 1])
+def test_a_log_of_the_earliest_timestamps_finds_them_after_a_restart_too(timestamp: int) -> None:
+    """The one entry of such a time index is twelve zero bytes, as are the slots that Kafka preallocates."""
+    disk = new_disk()
+    log = open_in(disk)
+    for _ in range(3):
+        append(log, batch(b"v", timestamp=timestamp))
+    log.roll(NOW_MS)
+    append(log, batch(b"v"))
+    log.close(NOW_MS)
+    name = "00000000000000000000.timeindex"
+    entry = file_contents(disk)[name]
+    assert len(entry) == 12
+    again = open_in(disk, clean=True, recovery_point=4)
+    found = again.offset_for_timestamp(0, 4)
+    assert found is not None
+    assert (found.offset, found.timestamp) == (0, timestamp)
+    job = again.begin_aging(NOW_MS)
+    assert job is not None
+    job.run()
+    again.learn_timestamps(job)
+    assert again.segments[0].largest_timestamp() == timestamp
+    again.close(NOW_MS)
+    assert file_contents(disk)[name] == entry
+
+
+def test_a_search_by_timestamp_reads_from_where_the_indexes_say() -> None:
+    disk = new_disk()
+    log = open_in(disk, config(index_interval_bytes=500))
+    for number in range(500):
+        append(log, batch(bytes(100), timestamp=NOW_MS + number))
+    assert len(log.segments) == 1
+    read = 0
+
+    def count(operation: str, path: str, position: int, size: int) -> None:
+        nonlocal read
+        if operation == "read" and path.endswith(".log"):
+            read += size
+
+    disk.on_operation = count
+    found = log.offset_for_timestamp(NOW_MS + 490, 500)
+    assert found is not None
+    assert found.offset == 490
+    size = log.segments[0].size
+    assert 0 < read < size // 5, f"{read} bytes of {size} were read for one of the last batches"
+
+
+@pytest.mark.parametrize("closes", [False, True])
+def test_what_kafka_preallocated_of_an_index_goes_when_its_segment_is_rolled_or_closed(closes: bool) -> None:
+    disk = new_disk()
+    settings = config(index_interval_bytes=500, segment_index_bytes=2400)
+    log = open_in(disk, settings)
+    for number in range(50):
+        append(log, batch(bytes(100), timestamp=NOW_MS + number))
+    log.close(NOW_MS)
+    indexes = {name: data for name, data in file_contents(disk).items() if name.endswith("index")}
+    assert all(indexes.values())
+    for name in indexes:
+        file = disk.open(f"{DIRECTORY}/{name}")
+        file.truncate(2400)
+        file.close()
+    again = open_in(disk, settings, clean=True, recovery_point=50)
+    assert again.log_end == 50
+    if closes:
+        again.close(NOW_MS)
+    else:
+        again.roll(NOW_MS)
+    after = file_contents(disk)
+    assert {name: after[name] for name in indexes} == indexes
+
+
 def test_a_search_in_a_batch_of_many_records_lets_others_run() -> None:
     log = open_in(new_disk(), config())
     append(log, batch(*[b""] * 5000, timestamp=100))
@@ -482,6 +554,15 @@ def test_flushing_is_asked_for_by_count_and_by_time() -> None:
     job.run()
     log.finish_flush(job)
     assert (log.recovery_point, log.log_end) == (3, 4)
+
+
+def test_a_clock_that_was_set_back_delays_no_flush_by_more_than_its_time() -> None:
+    log = open_in(new_disk(), config(flush_ms=1000))
+    append(log, batch(b"a"))
+    earlier_ms = NOW_MS - 3_600_000
+    assert not log.needs_flush(earlier_ms)
+    assert not log.needs_flush(earlier_ms + 999)
+    assert log.needs_flush(earlier_ms + 1000)
 
 
 def test_a_rolled_segment_waits_for_its_flush() -> None:
@@ -636,3 +717,44 @@ def test_a_job_that_did_not_come_to_its_end_does_not_pass_for_done(tmp_path: Pat
         work(NOW_MS)
     assert log.recovery_point == 0
     assert log.failure is not None
+
+
+def a_mistake_at(suffix: str) -> Callable[[str, str, int, int], None]:
+    """A disk that has an error of ours come up at the next write to such a file: no error of a disk."""
+    left = [AssertionError("nobody has thought of this")]
+
+    def fail(operation: str, path: str, position: int, size: int) -> None:
+        if operation == "write" and path.endswith(suffix) and left:
+            raise left.pop()
+
+    return fail
+
+
+@pytest.mark.parametrize("is_leader", [True, False])
+def test_a_batch_whose_append_a_mistake_of_ours_ends_half_way_is_never_appended_again(is_leader: bool) -> None:
+    """Between its bytes and its producer's state: what is known of the log is not used, and a start reads it anew."""
+
+    def take(log: Log, sequence: int) -> int:
+        value = b"%02d" % sequence
+        if is_leader:
+            return append(log, batch(value, producer_id=7, epoch=0, sequence=sequence)).base_offset
+        data = batch(value, producer_id=7, epoch=0, sequence=sequence, base_offset=sequence, leader_epoch=0)
+        return log.append_as_follower(data, 0, len(data), 0, NOW_MS).base_offset
+
+    disk = new_disk()
+    log = open_in(disk, config(index_interval_bytes=0))
+    assert [take(log, 0), take(log, 1)] == [0, 1]
+    disk.on_operation = a_mistake_at(".index")
+    with pytest.raises(StorageError) as failed:
+        take(log, 2)
+    assert isinstance(failed.value.mistake, AssertionError)
+    assert failed.value.cause is None, "the disk has not failed"
+    with pytest.raises(StorageError) as again:
+        take(log, 2)
+    assert again.value is failed.value
+    log.close(NOW_MS)
+    for clean in (True, False):
+        back = open_in(disk.fork(), config(index_interval_bytes=0), clean=clean, recovery_point=2)
+        assert [found.base_offset for found in read_all(back)] == [0, 1, 2]
+        retry = batch(b"02", producer_id=7, epoch=0, sequence=2)
+        assert append(back, retry).is_duplicate

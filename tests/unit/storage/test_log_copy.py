@@ -14,7 +14,8 @@ from mainstem.storage.checkpoint import CLEANER_OFFSETS, RECOVERY_POINTS
 from mainstem.storage.errors import StorageError
 from mainstem.storage.log import Log
 from mainstem.storage.log_copy import LogCopy
-from mainstem.storage.log_dirs import LogDirs, LogPlace
+from mainstem.storage.log_directory import LogPlace
+from mainstem.storage.log_dirs import LogDirs
 from mainstem.storage.meta_properties import MetaProperties, write_meta_properties
 from mainstem.storage.open_files import OpenFiles
 from mainstem.storage.reading import ReadJob

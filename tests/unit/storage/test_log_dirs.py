@@ -12,9 +12,16 @@ import pytest
 from mainstem.sim.changes import every_survival
 from mainstem.sim.disk import SimDisk
 from mainstem.sim.faults import Effect, Fault
-from mainstem.storage.checkpoint import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
+from mainstem.storage.checkpoint import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    write_file_durably,
+)
 from mainstem.storage.errors import StorageError
-from mainstem.storage.log_dirs import LogDirs, LogPlace
+from mainstem.storage.log_directory import LogPlace
+from mainstem.storage.log_dirs import LogDirs
 from mainstem.storage.meta_properties import MetaProperties, write_meta_properties
 from mainstem.storage.partition_folder import (
     FolderKind,
@@ -232,6 +239,74 @@ def test_a_recreated_partition_does_not_inherit_the_recovery_point_of_the_delete
     assert places == {("t", 0): 0, ("t", 1): 77}
 
 
+def test_a_partition_has_a_recovery_point_on_disk_before_its_folder_is_there() -> None:
+    """Or nobody could tell what a power loss has taken of it from what compaction has."""
+    disk = new_disk("/a")
+    dirs = new_dirs(disk, "/a")
+    moments: list[SimDisk] = []
+    disk.after_change = lambda changed: moments.append(changed.fork())
+    dirs.create("t", 0, TOPIC_ID, is_new=True)
+    disk.after_change = None
+    for moment in moments:
+        for kept in every_survival(moment.unsynced(), subset_max=2):
+            crashed = moment.fork()
+            crashed.power_loss_keeping(kept)
+            found = new_dirs(crashed, "/a").logs
+            assert [log.place.gaps_until for log in found.values()] in ([], [0])
+    assert moments
+
+
+def test_a_checkpoint_that_is_collected_while_a_partition_is_made_leaves_it_its_recovery_point() -> None:
+    disk = new_disk("/a")
+    dirs = new_dirs(disk, "/a")
+    new = NewPartition("t", 0, TOPIC_ID)
+    (creation,) = dirs.begin_create([new])
+    (collected,) = dirs.collect(RECOVERY_POINTS)
+    creation.run()
+    collected.write()
+    assert dirs.directories[0].checkpoints[RECOVERY_POINTS] == {("t", 0): 0}
+    assert dirs.finish_create(creation, new)
+    dirs.logs["t", 0].recovery_point = 5
+    dirs.checkpoint(RECOVERY_POINTS)
+    assert dirs.directories[0].checkpoints[RECOVERY_POINTS] == {("t", 0): 5}
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("gone", ["the file", "an entry"])
+def test_a_log_without_a_recovery_point_is_recovered_and_none_of_its_gaps_is_a_loss(gone: str, clean: bool) -> None:
+    disk = new_disk("/a")
+    dirs = new_dirs(disk, "/a")
+    for partition in range(2):
+        dirs.create("t", partition, TOPIC_ID, is_new=True).recovery_point = 9
+    if clean:
+        dirs.close(broker_epoch=1, now_ms=0)
+    else:
+        dirs.checkpoint(RECOVERY_POINTS)
+        disk.kill()
+    path = f"/a/{RECOVERY_POINTS}"
+    if gone == "the file":
+        disk.remove(path)
+    else:
+        write_file_durably(disk, path, b"0\n1\nt 1 9\n")
+    dirs = new_dirs(disk, "/a")
+    unknown, other = dirs.logs["t", 0].place, dirs.logs["t", 1].place
+    assert (unknown.clean, unknown.recovery_point, unknown.gaps_until > 1 << 60) == (False, 0, True)
+    assert (other.clean, other.gaps_until) == ((clean, 9) if gone == "an entry" else (False, unknown.gaps_until))
+    assert not dirs.all_closed_cleanly
+
+
+def test_what_was_cleaned_may_have_gaps_though_the_recovery_point_on_disk_is_older() -> None:
+    disk = new_disk("/a")
+    dirs = new_dirs(disk, "/a")
+    dirs.create("t", 0, TOPIC_ID, is_new=True).recovery_point = 5
+    dirs.checkpoint(RECOVERY_POINTS)
+    for cleaned_to, gaps_until in ((3, 5), (8, 8)):
+        write_file_durably(disk, f"/a/{CLEANER_OFFSETS}", b"0\n1\nt 0 %d\n" % cleaned_to)
+        disk.kill()
+        place = new_dirs(disk, "/a").logs["t", 0].place
+        assert (place.recovery_point, place.gaps_until) == (5, gaps_until)
+
+
 def test_offsets_collected_before_a_partition_was_recreated_or_cut_are_not_written_after_it() -> None:
     disk = new_disk("/a")
     dirs = new_dirs(disk, "/a")
@@ -240,7 +315,7 @@ def test_offsets_collected_before_a_partition_was_recreated_or_cut_are_not_writt
     dirs.delete("t", 0, now_ms=0)
     log = dirs.create("t", 0, TOPIC_ID, is_new=True)
     late[0].write()
-    assert dirs.directories[0].checkpoints[RECOVERY_POINTS] == {}
+    assert dirs.directories[0].checkpoints[RECOVERY_POINTS] == {("t", 0): 0}
     log.recovery_point = 50
     late = dirs.collect(RECOVERY_POINTS)
     dirs.lower_recovery_point("t", 0, 20)
@@ -275,7 +350,7 @@ def test_whoever_makes_a_partition_does_not_wait_for_a_checkpoint_that_is_being_
     creation.run()
     writing.join()
     assert dirs.finish_create(creation, new)
-    assert dirs.directories[0].checkpoints[RECOVERY_POINTS] == {}
+    assert dirs.directories[0].checkpoints[RECOVERY_POINTS] == {("t", 0): 0}
 
 
 def test_of_two_checkpoints_the_newer_stays_whatever_order_they_are_written_in() -> None:
@@ -523,7 +598,10 @@ def test_a_malformed_checkpoint_takes_its_directory_offline(name: str) -> None:
     disk = new_disk("/a", "/b")
     disk.open(f"/a/{name}", create=True).write_at(0, [b"99\n0\n"])
     dirs = new_dirs(disk)
-    assert "version '99'" in (dirs.directories[0].offline or "")
+    reason = dirs.directories[0].offline or ""
+    assert "version '99'" in reason
+    assert f"/a/{name}" in reason
+    assert "; remove the file, and " in reason
     assert dirs.directories[1].offline is None
 
 
@@ -754,7 +832,7 @@ def test_after_any_power_loss_a_recreated_partition_is_the_old_one_or_the_new_on
     assert found == {"kept", "deleted", "created"}
 
 
-def test_many_partitions_come_and_go_with_one_sync_of_their_directory() -> None:
+def test_however_many_partitions_come_and_go_their_directory_is_synced_as_often() -> None:
     disk = new_disk("/a", "/b")
     dirs = new_dirs(disk)
     synced: list[str] = []
@@ -771,7 +849,7 @@ def test_many_partitions_come_and_go_with_one_sync_of_their_directory() -> None:
     for creation in dirs.begin_create([NewPartition("u", 0, TOPIC_ID)]):
         creation.run()
         assert all(dirs.finish_create(creation, new) for new in creation.partitions)
-    assert sorted(synced) == ["/a", "/a", "/b"]
+    assert sorted(synced) == ["/a"] * 4 + ["/b"] * 2, "for their recovery points, then for their folders"
     synced.clear()
     deletions = dirs.begin_delete([("u", 0)])
     assert dirs.directory_of("u", 0) is None
@@ -779,6 +857,29 @@ def test_many_partitions_come_and_go_with_one_sync_of_their_directory() -> None:
         deletion.run()
         dirs.finish_delete(deletion, 0)
     assert len(synced) == 1
+
+
+@pytest.mark.parametrize("epoch", [0, 3])
+def test_a_partition_that_is_led_here_is_created_with_its_leader_epoch(epoch: int) -> None:
+    disk = new_disk("/a")
+    dirs = new_dirs(disk, "/a")
+    written: list[tuple[str, str]] = []
+
+    def note(operation: str, path: str, position: int, size: int) -> None:
+        if operation in ("sync", "rename", "sync_directory"):
+            written.append((operation, path))
+
+    disk.on_operation = note
+    led, followed = NewPartition("t", 0, TOPIC_ID, epoch), NewPartition("t", 1, TOPIC_ID)
+    for creation in dirs.begin_create([led, followed]):
+        creation.run()
+        assert all(dirs.finish_create(creation, new) for new in creation.partitions)
+    assert disk.peek("/a/t-0/leader-epoch-checkpoint") == b"0\n1\n%d 0\n" % epoch
+    assert not disk.exists("/a/t-1/leader-epoch-checkpoint")
+    syncs = [path for operation, path in written if operation == "sync"]
+    assert syncs.count("/a/t-0/leader-epoch-checkpoint.tmp") == 1
+    folders = [path for operation, path in written if operation == "sync_directory"]
+    assert folders == ["/a", "/a/t-0", "/a/t-1", "/a"], "nothing but the bytes of the file takes a sync of its own"
 
 
 def test_partitions_whose_directory_fails_meanwhile_are_created_elsewhere() -> None:

@@ -11,35 +11,51 @@ from mainstem.sim.disk import SimDisk
 from mainstem.sim.faults import Effect, Fault
 from mainstem.storage.fs import FileSystem
 from mainstem.storage.log import Log
-from mainstem.storage.log_dirs import LogDirs, LogPlace
+from mainstem.storage.log_directory import LogPlace
+from mainstem.storage.log_dirs import LogDirs
 from mainstem.storage.meta_properties import MetaProperties, write_meta_properties
 from mainstem.storage.open_files import OpenFiles
 from mainstem.storage.posix import PosixFileSystem
 from mainstem.storage.recovery import open_log
+from tests.support.logs import read_all
 
 NOW_MS = 1_700_000_000_000
 CONFIG = LogConfig(internal_segment_bytes=20_000, index_interval_bytes=1000)
 
 
-def open_directory(fs: FileSystem, path: str, capacity: int = 50) -> LogDirs[Log]:
+def begin_to_open(fs: FileSystem, path: str, capacity: int = 50) -> LogDirs[Log]:
     files = OpenFiles(fs, capacity)
 
     def opener(place: LogPlace) -> Log:
-        starts = place.log_start, place.recovery_point, place.high_watermark
-        return open_log(files, place.folder, CONFIG, NOW_MS, *starts, clean=place.clean)
+        return open_log(
+            files,
+            place.folder,
+            CONFIG,
+            NOW_MS,
+            place.log_start,
+            place.recovery_point,
+            place.high_watermark,
+            clean=place.clean,
+            gaps_until=place.gaps_until,
+            write_recovery_point=place.write_recovery_point,
+        )
 
-    dirs: LogDirs[Log] = LogDirs(fs, Random(1), [path], "cluster", 1, opener)
+    return LogDirs(fs, Random(1), [path], "cluster", 1, opener)
+
+
+def open_directory(fs: FileSystem, path: str, capacity: int = 50) -> LogDirs[Log]:
+    dirs = begin_to_open(fs, path, capacity)
     for _ in dirs.load(NOW_MS):
         pass
     return dirs
 
 
-def fill(dirs: LogDirs[Log], partition: int, batches: int) -> Log:
+def fill(dirs: LogDirs[Log], partition: int, batches: int, value_bytes: int = 200) -> Log:
     log = dirs.create("t", partition, bytes(range(16)), is_new=True)
     log.assign_epoch(1)
     for number in range(batches):
         builder = BatchBuilder()
-        builder.append(NOW_MS + number, None, bytes(200))
+        builder.append(NOW_MS + number, None, bytes(value_bytes))
         data = builder.build()
         log.append_as_leader(data, 0, len(data), 1, NOW_MS)
     log.update_high_watermark(log.log_end)
@@ -100,3 +116,80 @@ def test_a_disk_that_fails_under_a_log_takes_the_directory_offline_and_says_what
         dirs.close(1, NOW_MS)
     assert (dirs.directories[0].offline or "").startswith("[Errno 5] simulated failure")
     assert not dirs.failed_logs
+
+
+POINTS = "/d/recovery-point-offset-checkpoint"
+
+
+def left_by_kafka(is_bad: bool = False) -> SimDisk:
+    """Durable, with nothing written down of that: two logs, one of them with a gap that compaction left, and the index
+    of its active segment as a running Kafka keeps it; or with a bad batch behind the gap."""
+    disk = SimDisk(Random(1))
+    disk.make_directories("/d")
+    write_meta_properties(disk, "/d", MetaProperties("cluster", 1, bytes(range(16))), NOW_MS)
+    dirs = open_directory(disk, "/d")
+    log = fill(dirs, 0, 40, value_bytes=2000)
+    log.flush(NOW_MS)
+    fill(dirs, 1, 10).flush(NOW_MS)
+    bases = [segment.base_offset for segment in log.segments]
+    assert len(bases) > 4
+    batch_bytes = log.segments[0].size // bases[1]
+    disk.kill()
+    with_gap = disk.open(f"/d/t-0/{bases[1]:020}.log")
+    with_gap.truncate(batch_bytes * 3)
+    with_gap.sync()
+    index = disk.open(f"/d/t-0/{bases[-1]:020}.index")
+    index.truncate(8192)
+    index.sync()
+    if is_bad:
+        bad = disk.open(f"/d/t-0/{bases[2]:020}.log")
+        bad.write_at(batch_bytes * 3 - 1, [b"bad"])
+        bad.sync()
+    assert disk.peek(POINTS) == b"0\n2\nt 0 0\nt 1 0\n"
+    return disk
+
+
+def offsets_of(dirs: LogDirs[Log]) -> list[int]:
+    return [batch.base_offset for batch in read_all(dirs.logs["t", 0])]
+
+
+@pytest.mark.parametrize("is_bad", [False, True])
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_start_that_ends_at_any_change_takes_no_gap_from_the_next_one(is_bad: bool, is_known: bool) -> None:
+    """What told the first one that compaction left it, Kafka's index or a missing line, may be gone for the next."""
+    disk = left_by_kafka(is_bad)
+    if not is_known:
+        disk.remove(POINTS)
+        disk.sync_directory("/d")
+    whole = disk.fork()
+    expected = offsets_of(open_directory(whole, "/d"))
+    assert len(expected) > 10
+    assert expected != list(range(len(expected)))
+    moments: list[SimDisk] = []
+    disk.after_change = lambda changed: moments.append(changed.fork())
+    open_directory(disk, "/d")
+    assert len(moments) > 20
+    for number, moment in enumerate(moments):
+        moment.after_change = None
+        for is_power in (False, True):
+            again = moment.fork()
+            for _ in range(2):
+                if is_power:
+                    again.power_loss_keeping({})
+                else:
+                    again.kill()
+                assert offsets_of(open_directory(again, "/d")) == expected, (number, is_power)
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_start_that_is_interrupted_takes_no_gap_from_the_next_one(is_known: bool) -> None:
+    disk = left_by_kafka()
+    if not is_known:
+        disk.remove(POINTS)
+    expected = offsets_of(open_directory(disk.fork(), "/d"))
+    dirs = begin_to_open(disk, "/d")
+    for place in dirs.load(NOW_MS):
+        if place.partition == 0:
+            break
+    dirs.close(1, NOW_MS)
+    assert offsets_of(open_directory(disk, "/d")) == expected

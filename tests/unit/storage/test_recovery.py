@@ -9,6 +9,8 @@ from mainstem.sim.changes import every_survival
 from mainstem.sim.disk import SimDisk
 from mainstem.storage.errors import StorageError
 from mainstem.storage.fs import FileSystem
+from mainstem.storage.recovery import NEVER_COMPACTED
+from mainstem.storage.recovery_cut import RecoveryCut
 from tests.support.compaction import PARTITION, CompactedLog, records_of, table_of
 from tests.support.logs import (
     DIRECTORY,
@@ -347,10 +349,12 @@ def test_a_crash_at_any_change_during_recovery_loses_nothing_more() -> None:
         assert offsets(disk) == list(range(13)), stop
 
 
+@pytest.mark.parametrize("policy", ["compact", "delete"])
 @pytest.mark.parametrize("kafka", [False, True])
-def test_a_gap_past_the_recovery_point_is_a_lost_end_unless_kafka_compacted_there(kafka: bool) -> None:
+def test_a_gap_past_the_recovery_point_is_a_lost_end_unless_kafka_compacted_there(kafka: bool, policy: str) -> None:
+    """What was compacted keeps its gaps when the topic's policy is another one."""
     disk = new_disk()
-    settings = config(segment_bytes=SIZE * 4, segment_index_bytes=800, cleanup_policy="compact")
+    settings = config(segment_bytes=SIZE * 4, segment_index_bytes=800, cleanup_policy=policy)
     log = open_in(disk, settings)
     for number in range(10):
         append(log, batch(b"%02d" % number))
@@ -358,8 +362,98 @@ def test_a_gap_past_the_recovery_point_is_a_lost_end_unless_kafka_compacted_ther
     disk.cut_file(path(4, ".log"), SIZE * 2)
     if kafka:  # which keeps the active segment's index at its full size while it runs
         disk.open(path(8, ".index")).truncate(800)
+    metadata = disk.fork()
     log = open_in(disk, settings)
     assert [found.base_offset for found in read_all(log)] == [0, 1, 2, 3, 4, 5] + ([8, 9] if kafka else [])
+    assert open_in(metadata, settings, gaps_until=NEVER_COMPACTED).log_end == 6
+
+
+@pytest.mark.parametrize(
+    ("extension", "size", "is_kafkas"),
+    [(".index", 800, True), (".index", 10_000, True), (".timeindex", 9_996, True), (".index", 4_000, False)],
+)
+def test_what_a_running_kafka_has_left_is_known_by_its_zeros_whatever_its_indexes_may_take_now(
+    extension: str, size: int, is_kafkas: bool
+) -> None:
+    """It keeps the size that it made a file with when `segment.index.bytes` is set anew."""
+    disk = written(10)
+    disk.cut_file(path(4, ".log"), SIZE * 2)
+    index = disk.open(path(8, extension))
+    index.write_at(0, [b"\x00\x00\x00\x01\x00\x00\x00\x44"])
+    index.truncate(size)
+    log = open_in(disk, config(segment_bytes=SIZE * 4, segment_index_bytes=800))
+    assert log.log_end == (10 if is_kafkas else 6)
+
+
+@pytest.mark.parametrize("policy", ["compact", "delete"])
+def test_a_gap_that_may_be_compactions_is_durable_and_behind_the_recovery_point_once_the_log_is_open(
+    policy: str,
+) -> None:
+    """Nobody is told by the next recovery what let this one keep it."""
+    made = CompactedLog(segment_bytes=400)
+    for number in range(40):
+        made.put((b"k%d" % (number % 5), b"v%d" % number))
+    made.roll()
+    assert made.clean() is not None
+    table = made.table()
+    for number in range(40, 50):
+        made.put((b"k%d" % (number % 5), b"v%d" % number))
+        table[b"k%d" % (number % 5)] = b"v%d" % number
+    for job in made.log.due_removals(NOW_MS + (1 << 40)):
+        job.run()
+    settings = config(segment_bytes=400, cleanup_policy=policy)
+    cleaned_to = made.cleaner.offsets[PARTITION]
+    for gaps_until in (1 << 62, cleaned_to):
+        disk = made.disk.fork()
+        disk.kill()
+        log = open_in(disk, settings, gaps_until=gaps_until)
+        assert (table_of(log), log.cut) == (table, None)
+        assert (log.recovery_point, log.log_end) == (log.active_segment.base_offset, 50)
+        kept = [record.offset for record in records_of(log) if record.offset < log.recovery_point]
+        disk.power_loss_keeping({})
+        again = open_in(disk, settings, recovery_point=log.recovery_point)
+        assert [record.offset for record in records_of(again)][: len(kept)] == kept
+
+
+def test_a_gap_past_what_was_cleaned_is_a_lost_end() -> None:
+    disk = written(14)
+    for extension in (".log", ".index", ".timeindex"):
+        disk.remove(path(4, extension))
+    log = open_in(disk, SETTINGS, gaps_until=4)
+    assert log.log_end == 4
+
+
+def test_where_no_recovery_point_is_known_a_log_is_cut_at_a_bad_batch_all_the_same() -> None:
+    disk = written(10)
+    flip(disk, path(4, ".log"), SIZE + 65)
+    assert open_in(disk, SETTINGS, gaps_until=1 << 62).log_end == 5
+
+
+def test_what_recovery_has_cut_is_told() -> None:
+    torn = written(10)
+    torn.cut_file(path(8, ".log"), SIZE * 2 - 1)
+    bad = written(10)
+    flip(bad, path(4, ".log"), SIZE + 65)
+    gap = written(14)
+    for extension in (".log", ".index", ".timeindex"):
+        gap.remove(path(4, extension))
+    short = written(3)
+    told = [
+        open_in(torn, SETTINGS).cut,
+        open_in(bad, SETTINGS).cut,
+        open_in(gap, SETTINGS).cut,
+        open_in(short, SETTINGS, log_start=50).cut,
+    ]
+    assert told == [
+        RecoveryCut(9, SIZE - 1, 0, f"a batch of {SIZE} bytes where {SIZE - 1} are left"),
+        RecoveryCut(5, SIZE * 5, 1, "the batch does not match its CRC"),
+        RecoveryCut(4, SIZE * 6, 2, "offsets 4 to 7 are missing"),
+        RecoveryCut(50, SIZE * 3, 1, "it ends at offset 3, before its start 50"),
+    ]
+    for disk in (torn, bad, gap, short):
+        disk.kill()
+        assert open_in(disk, SETTINGS).cut is None, "there is nothing more to cut"
+    assert open_in(written(10), SETTINGS).cut is None
 
 
 def test_what_a_dead_process_left_unsynced_is_covered_by_the_next_flush() -> None:

@@ -2,11 +2,12 @@
 
 import pytest
 
+from mainstem.core.log.producers import Origin
 from mainstem.sim.changes import every_survival
 from mainstem.sim.disk import SimDisk
 from mainstem.storage.log import Log
 from mainstem.storage.snapshot import decode_snapshot
-from tests.support.logs import DIRECTORY, NOW_MS, append, batch, config, new_disk, open_in
+from tests.support.logs import DIRECTORY, NOW_MS, append, batch, config, marker, new_disk, open_in
 
 
 def snapshot(offset: int) -> str:
@@ -171,3 +172,104 @@ def test_after_a_power_loss_at_any_moment_producers_are_what_the_log_says() -> N
             assert append(again, batch(b"v", producer_id=7, epoch=0, sequence=last)).base_offset == last
             seen.add(again.first_base_offset)
     assert seen >= {0, 8}
+
+
+def test_a_log_that_is_let_go_of_keeps_what_its_segments_say_of_producers() -> None:
+    """Another log of its directory fails while a retirement waits for its thread: the snapshot that was to stand for
+    what goes is not written any more."""
+    disk = new_disk()
+    log = open_in(disk, config())
+    sent = batch(b"paid", producer_id=7, epoch=0, sequence=0)
+    append(log, sent)
+    log.flush(NOW_MS)
+    log.roll(NOW_MS)
+    append(log, batch(b"x"))
+    log.update_high_watermark(log.log_end)
+    log.advance_log_start(1)
+    retirement = log.begin_retirement(NOW_MS)
+    assert retirement is not None
+    log.abandon()
+    retirement.run()
+    log.finish_restructuring(retirement)
+    disk.kill()
+    again = append(open_in(disk, config()), sent)
+    assert (again.base_offset, again.is_duplicate) == (0, True)
+
+
+def killed_behind_its_start(disk: SimDisk) -> None:
+    """All that lies below the log start is in one segment, and nobody has come to write the snapshot behind it."""
+    log = open_in(disk)
+    send(log, 4)
+    append(log, batch(b"t", producer_id=8, epoch=0, sequence=0, transactional=True))
+    log.advance_log_start(5)
+    log.roll(NOW_MS)
+    append(log, batch(b"v", producer_id=9, epoch=0, sequence=0))
+    disk.kill()
+    assert snapshots(disk) == []
+
+
+def test_a_start_knows_the_producers_of_segments_below_the_log_start_whose_snapshot_nobody_wrote() -> None:
+    """T1, T6: seeds 80002481 and 80002613."""
+    disk = new_disk()
+    killed_behind_its_start(disk)
+    log = open_in(disk, log_start=5)
+    assert log.first_base_offset == 5
+    assert [each.producer_id for each in log.producers.states.all()] == [7, 8, 9]
+    assert append(log, batch(b"v", producer_id=7, epoch=0, sequence=3)).base_offset == 3
+    assert log.last_stable_offset == 5
+    assert append(log, marker(8, 0, commit=False), origin=Origin.COORDINATOR).base_offset == 6
+    assert log.last_stable_offset == 7
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+def test_a_start_makes_durable_what_is_known_of_producers_before_their_segments_go(is_written: bool) -> None:
+    """T1: the process that wrote the snapshot of a roll may have died before it was synced."""
+    disk = new_disk()
+    killed_behind_its_start(disk)
+    disk.write_back(disk.rng, 1)
+    if is_written:
+        other = disk.fork()
+        open_in(other, log_start=5)
+        whole = other.peek(snapshot(5))
+        file = disk.open(snapshot(5), create=True)
+        file.write_at(0, [whole])
+        disk.kill()
+    moments: list[SimDisk] = []
+    disk.after_change = lambda same: moments.append(same.fork())
+    open_in(disk, log_start=5)
+    assert len(moments) > 4
+    for moment in moments:
+        for kept in every_survival(moment.unsynced(), 2):
+            crashed = moment.fork()
+            crashed.power_loss_keeping(kept)
+            again = open_in(crashed, log_start=5)
+            assert again.log_end == 6
+            assert [each.producer_id for each in again.producers.states.all()] == [7, 8, 9]
+
+
+def test_of_segments_below_the_log_start_that_are_not_whole_a_start_knows_what_is_sound() -> None:
+    """A power loss may take the end of what was deleted, and leave what came after it."""
+    disk = new_disk()
+    killed_behind_its_start(disk)
+    first = f"{DIRECTORY}/{0:020}.log"
+    disk.flip_bit(first, 8 * (3 * len(batch(b"v")) + 40))
+    log = open_in(disk, log_start=5)
+    assert (log.log_start, log.log_end) == (5, 6)
+    assert [(each.producer_id, each.last_offset) for each in log.producers.states.all()] == [(7, 2), (9, 5)]
+
+
+def test_where_the_snapshot_behind_deleted_segments_is_durable_a_start_reads_nothing_of_them() -> None:
+    disk = new_disk()
+    log = rolled(disk, 3)
+    log.flush(NOW_MS)
+    log.advance_log_start(4)
+    disk.kill()
+    touched: list[str] = []
+    disk.on_operation = lambda operation, path, position, size: (
+        touched.append(f"{operation} {path[-12:]}") if operation in ("read", "sync") else None
+    )
+    again = open_in(disk, log_start=4, recovery_point=log.recovery_point)
+    disk.on_operation = None
+    assert again.first_base_offset == 4
+    assert not [each for each in touched if each.endswith(("000.log", "002.log")) or each.startswith("sync")]
+    assert snapshots(disk) == [4, 6, 8]
