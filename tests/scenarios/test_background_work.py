@@ -1,8 +1,10 @@
 """What a node does by itself while it serves: compaction and retention."""
 
 import asyncio
+import logging
 import shutil
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -22,6 +24,12 @@ from mainstem.protocol.messages.k19_create_topics import (
     CreateTopicsResponse,
 )
 from mainstem.protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from mainstem.protocol.messages.k21_delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
 from mainstem.protocol.messages.k44_incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -30,8 +38,11 @@ from mainstem.protocol.messages.k44_incremental_alter_configs import (
 )
 from mainstem.protocol.records import Record, iterate_records
 from mainstem.sim.disk import SimDisk
+from mainstem.storage.checkpoint import write_file_durably
 from tests.support.raw import Peer, connect, produce_request, run_with_node, start_node
 
+RECOVERY_POINTS = "/data/recovery-point-offset-checkpoint"
+TORN = "/data/torn-0/00000000000000000000.log"
 TEMPORARY = shutil.ignore_patterns("*.tmp")
 """Files that a running node replaces others by: they may be gone before they are copied."""
 
@@ -174,7 +185,8 @@ def test_what_a_killed_kafka_had_compacted_is_there_after_every_start(tmp_path: 
         await node.compaction.stop()
         home = tmp_path / "killed-0"
         shutil.copytree(tmp_path / "live", home, ignore=TEMPORARY)
-        (home / "recovery-point-offset-checkpoint").unlink(missing_ok=True)
+        (home / "recovery-point-offset-checkpoint").write_text("0\n1\ntable 0 0\n")
+        (home / "cleaner-offset-checkpoint").unlink()
         with open(max((home / "table-0").glob("*.index")), "r+b") as index:
             index.truncate(10 << 20)
         for turn in range(2):
@@ -187,6 +199,121 @@ def test_what_a_killed_kafka_had_compacted_is_there_after_every_start(tmp_path: 
             await again.stop()
 
     run_with_node(tmp_path / "live", scenario, log_cleaner_backoff_ms="20")
+
+
+@pytest.mark.parametrize("policy", ["compact", "delete"])
+@pytest.mark.parametrize("gone", ["the file", "an entry"])
+def test_what_was_compacted_is_there_after_every_start_though_its_recovery_point_was_removed(
+    gone: str, policy: str
+) -> None:
+    """As where the file made no sense and was removed, or a partition's folder was brought from elsewhere."""
+    disk = SimDisk(Random(1))
+
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await create_topic(
+            peer, "table", cleanup_policy="compact", min_cleanable_dirty_ratio="0.01", internal_segment_bytes="400"
+        )
+        newest = await fill_until_compacted(node, peer, "table")
+        await node.compaction.stop()
+        await set_topic(peer, "table", "cleanup.policy", policy)
+        killed = disk.fork()
+        killed.remove("/data/cleaner-offset-checkpoint")
+        if gone == "the file":
+            killed.remove(RECOVERY_POINTS)
+        else:
+            write_file_durably(killed, RECOVERY_POINTS, b"0\n0\n")
+        for turn in range(3):
+            killed.kill()
+            again = await start_node("/data", killed, log_cleaner_enable="false")
+            reader = await connect(again)
+            records = await read_all(reader, "table")
+            assert {record.key: record.value for record in records} == newest, f"after restart {turn}"
+            reader.close()
+            killed = killed.fork()
+            await again.stop()
+
+    run_with_node("/data", scenario, disk, log_cleaner_backoff_ms="20")
+
+
+def test_a_start_says_what_it_has_cut_off_a_log_and_nothing_where_it_has_not(caplog: pytest.LogCaptureFixture) -> None:
+    disk = SimDisk(Random(1))
+
+    def said(lines: list[logging.LogRecord]) -> list[tuple[object, ...]]:
+        return [
+            tuple(vars(line)[name] for name in ("partition", "offset", "bytes", "segments", "reason"))
+            for line in lines
+            if line.levelno == logging.WARNING and "cut" in line.getMessage()
+        ]
+
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await create_topic(peer, "torn")
+        await create_topic(peer, "whole")
+        for topic in ("torn", "whole"):
+            for count in range(3):
+                await write(peer, topic, b"k", b"%d" % count, node.clock.wall_ms())
+        killed = disk.fork()
+        killed.kill()
+        size = killed.file_size(TORN)
+        killed.cut_file(TORN, size - 1)
+        for turn in range(2):
+            caplog.clear()
+            again = await start_node("/data", killed)
+            why = f"a batch of {size // 3} bytes where {size // 3 - 1} are left"
+            assert said(caplog.records) == ([("torn-0", 2, size // 3 - 1, 0, why)] if turn == 0 else [])
+            killed = killed.fork()
+            killed.kill()
+            await again.stop()
+
+    run_with_node("/data", scenario, disk)
+
+
+async def until(what: str, holds: Callable[[], bool]) -> None:
+    deadline = asyncio.get_running_loop().time() + 15
+    while not holds():
+        assert asyncio.get_running_loop().time() < deadline, what
+        await asyncio.sleep(0.01)
+
+
+def test_what_flush_ms_asks_for_is_made_durable_with_nobody_writing(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await create_topic(peer, "soon", flush_ms="50")
+        await create_topic(peer, "never", flush_ms="3600000")
+        for topic in ("soon", "never"):
+            await write(peer, topic, b"k", b"v", node.clock.wall_ms())
+        soon = node.partitions.find("soon", 0).log
+        await until("it is not flushed", lambda: soon.recovery_point == soon.log_end == 1)
+        assert node.partitions.find("never", 0).log.recovery_point == 0
+
+    run_with_node(tmp_path, scenario, log_flush_scheduler_interval_ms="20")
+
+
+def test_checkpoint_files_say_what_the_logs_say_once_their_interval_is_over(tmp_path: Path) -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await create_topic(peer, "t", flush_messages="1")
+        for count in range(3):
+            await write(peer, "t", b"k", b"%d" % count, node.clock.wall_ms())
+        delete = DeleteRecordsRequest(
+            topics=[DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=2)])],
+            timeout_ms=5000,
+        )
+        answer = await peer.ask(delete, 2, DeleteRecordsResponse)
+        assert answer.topics[0].partitions[0].low_watermark == 2
+
+        def says(name: str, offset: int) -> bool:
+            path = tmp_path / name
+            return path.exists() and f"\nt 0 {offset}\n" in path.read_text()
+
+        await until("the recovery point is not written", lambda: says("recovery-point-offset-checkpoint", 3))
+        await until("the log start is not written", lambda: says("log-start-offset-checkpoint", 2))
+        await until("the high watermark is not written", lambda: says("replication-offset-checkpoint", 3))
+
+    run_with_node(
+        tmp_path,
+        scenario,
+        log_flush_offset_checkpoint_interval_ms="20",
+        log_flush_start_offset_checkpoint_interval_ms="20",
+        replica_high_watermark_checkpoint_interval_ms="20",
+    )
 
 
 def test_a_kill_right_after_a_compaction_loses_nothing(tmp_path: Path) -> None:
@@ -209,8 +336,8 @@ def test_a_kill_right_after_a_compaction_loses_nothing(tmp_path: Path) -> None:
     run_with_node(tmp_path / "live", scenario, log_cleaner_backoff_ms="20")
 
 
-async def timestamp_type(peer: Peer, topic: str, value: str) -> None:
-    change = AlterableConfig(name="message.timestamp.type", config_operation=0, value=value)
+async def set_topic(peer: Peer, topic: str, setting: str, value: str) -> None:
+    change = AlterableConfig(name=setting, config_operation=0, value=value)
     resource = AlterConfigsResource(resource_type=2, resource_name=topic, configs=[change])
     request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
     answer = await peer.ask(request, 1, IncrementalAlterConfigsResponse)
@@ -221,7 +348,7 @@ def test_a_topics_settings_are_in_force_once_they_are_changed_and_go_with_the_to
     async def scenario(node: Broker, peer: Peer) -> None:
         await create_topic(peer, "t", message_timestamp_type="CreateTime")
         assert (await peer.produce("t", b"a")).log_append_time_ms == -1
-        await timestamp_type(peer, "t", "LogAppendTime")
+        await set_topic(peer, "t", "message.timestamp.type", "LogAppendTime")
         assert (await peer.produce("t", b"b")).log_append_time_ms > 0
         gone = DeleteTopicsRequest(topic_names=["t"], timeout_ms=5000)
         assert (await peer.ask(gone, 5, DeleteTopicsResponse)).responses[0].error_code == 0

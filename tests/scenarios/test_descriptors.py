@@ -57,3 +57,22 @@ def test_as_many_connections_as_the_system_allows_cost_no_log_its_disk(tmp_path:
         finally:
             for peer in peers:
                 peer.close()
+
+
+def test_more_partitions_are_flushed_in_one_moment_than_files_may_be_open(tmp_path: Path) -> None:
+    """Each flush has files of its own. Those that do not fit wait their turn, and no disk is taken for a failed one."""
+    settings = {"log.flush.interval.messages": "1"}
+    many = FILES_MAX + 50
+    with (
+        Node(tmp_path, settings, files_max=FILES_MAX) as node,
+        Admin(bootstrap_servers=node.bootstrap) as admin,
+        Producer(
+            bootstrap_servers=node.bootstrap, linger_ms=200, request_timeout_ms=10_000, delivery_timeout_ms=20_000
+        ) as producer,
+    ):
+        admin.create_topics([NewTopic("many", many, 1)])
+        for value in range(2):
+            sent = [producer.send("many", b"v", partition=index) for index in range(many)]
+            producer.flush()
+            assert [future.result(10).offset for future in sent] == [value] * many
+        assert node.stop() == 0, "the stop flushes many, too"

@@ -109,6 +109,15 @@ def everything_fails(path: str) -> Fault:
     return Fault(Effect.FAIL, path=lambda found: found.startswith(path), times=-1)
 
 
+def fails_with_the_folders_of(topic: str, disk: SimDisk) -> Fault:
+    """The other directory fails where the names of the topic's new folders would become durable in it."""
+
+    def is_there(path: str) -> bool:
+        return path == OTHER and any(disk.is_directory(f"{OTHER}/{topic}-{index}") for index in range(6))
+
+    return Fault(Effect.FAIL, "sync_directory", path=is_there)
+
+
 def test_a_directory_that_fails_leaves_the_other_serving_and_the_controller_learns() -> None:
     async def scenario(node: Broker, peer: Peer, disk: SimDisk, fatal: list[BaseException]) -> None:
         kept, lost = await one_in_each(node, peer)
@@ -177,7 +186,7 @@ def test_a_start_finds_what_was_acknowledged_in_a_partition_that_another_directo
         return await deliver(message, version)
 
     async def scenario(node: Broker, peer: Peer, disk: SimDisk, fatal: list[BaseException]) -> None:
-        disk.faults.append(Fault(Effect.FAIL, "sync_directory", path=lambda path: path == OTHER))
+        disk.faults.append(fails_with_the_folders_of("log", disk))
         await create(peer, "log", partitions=2)
         await until("both are there", lambda: all(node.partitions.get("log", index) for index in range(2)))
         assert {directory_of(node, "log", index) for index in range(2)} == {METADATA}
@@ -208,8 +217,26 @@ def test_a_start_without_a_directory_it_needs_says_which_and_why(dirs: str) -> N
         file = disk.open(f"{METADATA}/{RECOVERY_POINTS}")
         file.truncate(0)
         file.write_at(0, [b"junk\n"])
-        with pytest.raises(OSError, match=f"'junk' is not a number of 0 or more: '{METADATA}/{RECOVERY_POINTS}'"):
+        remedy = "remove the file, and the next start reads every log in the directory from its beginning"
+        why = f"'junk' is not a number of 0 or more; {remedy}: '{METADATA}/{RECOVERY_POINTS}'"
+        with pytest.raises(OSError, match=why):
             await start_node("/data", disk, fatal.append, log_dirs=dirs)
+        assert len(fatal) == 1
+
+    asyncio.run(asyncio.wait_for(story(), TIME_S_MAX))
+
+
+def test_a_start_whose_metadata_cannot_be_written_says_what_the_disk_said() -> None:
+    """It used to wait for ever, or to end in a traceback where it was a snapshot that could not be written."""
+
+    async def story() -> None:
+        disk = SimDisk(Random(1))
+        fatal: list[BaseException] = []
+        await (await start_node("/data", disk, fatal.append, log_dirs=METADATA)).stop()
+        log = f"{METADATA}/__cluster_metadata-0/00000000000000000000.log"
+        disk.faults.append(Fault(Effect.FAIL, "write", path=log, times=-1))
+        with pytest.raises(OSError, match=f"simulated failure of write.*{log}"):
+            await start_node("/data", disk, fatal.append, log_dirs=METADATA)
         assert len(fatal) == 1
 
     asyncio.run(asyncio.wait_for(story(), TIME_S_MAX))
@@ -222,7 +249,7 @@ def test_no_empty_folder_is_served_for_a_partition_whose_directory_is_offline() 
     dirs = f"{METADATA},{OTHER},{third}"
 
     async def scenario(node: Broker, peer: Peer, disk: SimDisk, fatal: list[BaseException]) -> None:
-        disk.faults.append(Fault(Effect.FAIL, "sync_directory", path=lambda path: path == OTHER))
+        disk.faults.append(fails_with_the_folders_of("log", disk))
         await create(peer, "log", partitions=6)
         await until("all are there", lambda: all(node.partitions.get("log", index) for index in range(6)))
         twice = next(
@@ -265,7 +292,7 @@ def test_what_was_acknowledged_before_its_directory_was_known_is_not_made_anew_w
         return await deliver(message, version)
 
     async def scenario(node: Broker, peer: Peer, disk: SimDisk, fatal: list[BaseException]) -> None:
-        disk.faults.append(Fault(Effect.FAIL, "sync_directory", path=lambda path: path == OTHER))
+        disk.faults.append(fails_with_the_folders_of("log", disk))
         await create(peer, "log", partitions=6)
         await until("all are there", lambda: all(node.partitions.get("log", index) for index in range(6)))
         taken = [index for index in range(6) if directory_of(node, "log", index) == third]
@@ -395,6 +422,35 @@ def test_a_directory_that_fails_while_a_start_makes_its_compacted_logs_durable_c
     run(scenario, f"{METADATA},{OTHER}")
 
 
+def test_a_client_that_is_told_of_a_failed_directory_finds_none_of_its_partitions_served() -> None:
+    """The answer to a request brings the next one of the same client, in the same turn of the loop."""
+
+    async def scenario(node: Broker, peer: Peer, disk: SimDisk, fatal: list[BaseException]) -> None:
+        await create(peer, "many", partitions=4)
+        lost = [index for index in range(4) if directory_of(node, "many", index) == OTHER]
+        assert len(lost) == 2
+        codes: list[tuple[int, int]] = []
+        batch = batch_of(b"x")
+
+        def told(code: int) -> None:
+            for index in lost:
+                try:
+                    node.partitions.find("many", index).append(batch, 0, len(batch))
+                except RemoteError as error:
+                    codes.append((code, error.code))
+
+        for index in lost:
+            node.partitions.find("many", index).when_committed(10, told)
+        disk.faults.append(everything_fails(OTHER))
+        request = produce_request("many", batch)
+        request.topic_data[0].partition_data[0].index = lost[0]
+        answer = await peer.ask(request, 9, ProduceResponse)
+        assert answer.responses[0].partition_responses[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert codes == [(ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.KAFKA_STORAGE_ERROR)] * 4
+
+    run(scenario, f"{METADATA},{OTHER}")
+
+
 def test_a_topic_whose_directory_failed_can_be_deleted_and_made_again() -> None:
     async def scenario(node: Broker, peer: Peer, disk: SimDisk, fatal: list[BaseException]) -> None:
         _, lost = await one_in_each(node, peer)
@@ -425,3 +481,59 @@ def test_a_node_that_cannot_go_on_stops_serving(dirs: str) -> None:
             await connect(node)
 
     run(scenario, dirs)
+
+
+@pytest.mark.parametrize("dirs", [f"{METADATA},{OTHER}", METADATA], ids=["metadata", "last"])
+def test_the_metadata_is_not_written_to_a_directory_in_which_another_log_has_failed(dirs: str) -> None:
+    """D5. The process is over a few turns of its loop later, and who was heard already was answered meanwhile."""
+
+    async def scenario(node: Broker, peer: Peer, disk: SimDisk, fatal: list[BaseException]) -> None:
+        for name in ("one", "two"):
+            await create(peer, name)
+        inside = next(name for name in ("one", "two") if directory_of(node, name) == METADATA)
+        disk.faults.append(everything_fails(f"{METADATA}/{inside}"))
+        written: list[str] = []
+
+        def look(operation: str, path: str, *_: int) -> None:
+            if fatal and operation == "write" and path.startswith(METADATA):
+                written.append(path)
+
+        disk.on_operation = look
+        other = await connect(node)
+        topic = CreatableTopic(name="late", num_partitions=1, replication_factor=1, assignments=[], configs=[])
+        peer.send(produce_request(inside, batch_of(b"x")), 9)
+        other.send(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 7)
+        await until("it is over", lambda: bool(fatal))
+        await peer.reader.read()
+        await other.reader.read()
+        other.close()
+        assert not written
+
+    run(scenario, dirs)
+
+
+def test_a_mistake_of_ours_amid_an_append_costs_its_partition_alone(caplog: pytest.LogCaptureFixture) -> None:
+    """Once the batch is written, a retry would append it again: what is known of the log is not to be trusted."""
+
+    async def scenario(node: Broker, peer: Peer, disk: SimDisk, fatal: list[BaseException]) -> None:
+        await create(peer, "hit")
+        await create(peer, "beside")
+        much = b"x" * 5000  # more than lies between two entries of an index
+        assert (await peer.produce("hit", much)).error_code == ErrorCode.NONE
+
+        def fail(operation: str, path: str, position: int, size: int) -> None:
+            if operation == "write" and "/hit-0/" in path and path.endswith(".index"):
+                raise AssertionError("nobody has thought of this")
+
+        disk.on_operation = fail
+        for _ in range(2):
+            assert (await peer.produce("hit", much)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert (await peer.produce("beside", much)).error_code == ErrorCode.NONE
+        assert node.partitions.dirs.any_offline is False
+        told = [record for record in caplog.records if "a log is offline" in record.getMessage()]
+        assert len(told) == 1
+        assert told[0].exc_info is not None
+        assert isinstance(told[0].exc_info[1], AssertionError), "it says where that was"
+        assert not fatal
+
+    run(scenario, METADATA)

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from mainstem.broker.app import Broker
 from mainstem.broker.partitions import JUDGES
+from mainstem.core.log.validation import RECORDS_AT_ONCE_MAX
 from mainstem.protocol.batch import iterate_batches
 from mainstem.protocol.builder import BatchBuilder
-from mainstem.protocol.compression import GZIP, LZ4, ZSTD
+from mainstem.protocol.compression import GZIP, LZ4, NONE, ZSTD
 from mainstem.protocol.errors import ErrorCode
 from mainstem.protocol.messages.k00_produce import (
     PartitionProduceData,
@@ -104,6 +105,47 @@ def test_others_are_served_while_a_large_batch_waits_for_the_few_threads_that_ju
         third.close()
 
     run_with_node(tmp_path, scenario)
+
+
+def test_others_are_served_between_the_many_batches_of_one_request(tmp_path: Path) -> None:
+    """Each of them takes some milliseconds: what a request brings is not judged all at once because of that."""
+
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await create_topic(peer, "plain")
+        await peer.ensure_topic("wide")
+        count = RECORDS_AT_ONCE_MAX // 2
+        many, few = batch(count, 0, None, NONE), batch(1, count, None, NONE)
+        release = threading.Event()
+        for _ in range(JUDGES):
+            node.partitions.judges.submit(release.wait)
+
+        def to_all(records: bytes) -> ProduceRequest:
+            partitions = [PartitionProduceData(index=index, records=records) for index in range(12)]
+            topics = [TopicProduceData(name="wide", partition_data=partitions)]
+            return ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics)
+
+        peer.send(to_all(many), 9)
+        other, third = await connect(node), await connect(node)
+        logs = [node.partitions.find("wide", index).log for index in range(12)]
+        try:
+            while logs[0].log_end == 0:
+                await asyncio.sleep(0.001)
+            assert (await other.produce("plain", b"a")).base_offset == 0
+            third.send(to_all(few), 9)
+            while logs[0].log_end == count:
+                await asyncio.sleep(0.001)
+            ends = [log.log_end for log in logs]
+            assert ends == [count + 1] * 3 + [0] * 9, "what is too much waits for a thread, and what comes behind it"
+        finally:
+            release.set()
+        for sender, base_offset in ((peer, 0), (third, count)):
+            answer = (await sender.receive(ProduceResponse, 9)).responses[0].partition_responses
+            found = [(each.index, each.error_code, each.base_offset) for each in answer]
+            assert found == [(index, 0, base_offset) for index in range(12)]
+            sender.close()
+        other.close()
+
+    run_with_node(tmp_path, scenario, num_partitions="12")
 
 
 def test_a_large_batch_that_is_refused_does_not_hold_up_what_follows(tmp_path: Path) -> None:

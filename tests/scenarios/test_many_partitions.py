@@ -47,6 +47,17 @@ def test_the_loop_does_not_wait_for_the_disk_while_partitions_come_and_go() -> N
     run_with_node(Path("/data"), scenario, disk)
 
 
+def test_a_kill_leaves_the_leader_epoch_of_an_empty_partition_as_in_kafka() -> None:
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await create(peer, "big", 3)
+        await until("all are here", lambda: len(node.partitions) == 3)
+        for index in range(3):
+            assert disk.peek(f"/data/big-{index}/leader-epoch-checkpoint") == b"0\n1\n0 0\n"
+
+    disk = SimDisk(Random(1))
+    run_with_node(Path("/data"), scenario, disk)
+
+
 def test_folders_that_a_crash_left_without_their_metadata_are_made_anew() -> None:
     async def story() -> None:
         disk = SimDisk(Random(1))

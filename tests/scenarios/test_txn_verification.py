@@ -3,11 +3,16 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from mainstem.broker.app import Broker
+from mainstem.protocol.errors import ErrorCode
 from mainstem.protocol.messages.k00_produce import ProduceResponse
+from mainstem.protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from mainstem.protocol.messages.k28_txn_offset_commit import TxnOffsetCommitResponse
 from mainstem.protocol.schema import Message
 from tests.support.raw import Peer, connect, run_with_node
-from tests.support.transactions import TxnClient, read_committed
+from tests.support.transactions import TxnClient, committed_offset, find_group, read_committed
 
 TURNS = 200
 """Of the loop: enough for a request that waits for nobody to be answered."""
@@ -47,6 +52,43 @@ def test_requests_on_another_connection_wait_behind_the_first_of_a_transaction(t
             assert answer.responses[0].partition_responses[0].error_code == 0
         await client.end_and_wait()
         assert await read_committed(peer, "t") == [b"1", b"2"]
+        other.close()
+
+    run_with_node(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("is_made_anew", [False, True])
+def test_an_offset_whose_topic_is_deleted_while_the_coordinator_is_asked_is_not_staged(
+    tmp_path: Path, is_made_anew: bool
+) -> None:
+    """It came after the deletion had taken back all that was staged, and went with the transaction (seed 100003295)."""
+
+    async def scenario(node: Broker, peer: Peer) -> None:
+        await peer.ensure_topic("t")
+        await find_group(peer, "g")
+        client, other = TxnClient(peer, "id"), await connect(node)
+        await client.begin()
+        send, asked, is_gone = node.peers.send, asyncio.Event(), asyncio.Event()
+
+        async def slow(node_id: int, message: Message, version: int) -> Message:
+            asked.set()
+            await is_gone.wait()
+            return await send(node_id, message, version)
+
+        node.peers.send = slow  # type: ignore[method-assign]
+        peer.send(client.offset_request("g", [("t", [0])], 5), 5)
+        await asked.wait()
+        node.peers.send = send  # type: ignore[method-assign]
+        gone = DeleteTopicsRequest(topic_names=["t"], timeout_ms=5000)
+        assert (await other.ask(gone, 5, DeleteTopicsResponse)).responses[0].error_code == 0
+        if is_made_anew:
+            await other.ensure_topic("t")
+        is_gone.set()
+        answer = await peer.receive(TxnOffsetCommitResponse, 5)
+        assert answer.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        await client.end_and_wait()
+        await peer.ensure_topic("t")
+        assert await committed_offset(peer, "g", "t") == -1
         other.close()
 
     run_with_node(tmp_path, scenario)

@@ -73,7 +73,10 @@ async def start_node(
 
 
 def run_with_node(
-    path: Path, scenario: Callable[[Broker, "Peer"], Awaitable[None]], fs: FileSystem | None = None, **settings: str
+    path: Path | str,
+    scenario: Callable[[Broker, "Peer"], Awaitable[None]],
+    fs: FileSystem | None = None,
+    **settings: str,
 ) -> None:
     """Runs one scenario against a fresh node with one connection, and stops the node."""
 

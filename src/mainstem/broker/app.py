@@ -176,6 +176,14 @@ class Broker:
 
         StartInterruptedError where `interrupt` came while logs were being opened; `stop` is then to follow.
         """
+        try:
+            await self._start()
+        except Exception:
+            # What has failed says more than what came of it.
+            self._check_able()
+            raise
+
+    async def _start(self) -> None:
         started = self.loop.time()
         await self.loop.run_in_executor(None, self._quorum.load, [self._controller.image])
         self._quorum.follow(self.follow)
@@ -254,8 +262,11 @@ class Broker:
         if self._lifecycle is not None:
             self._lifecycle.directory_failed(directory.directory_id)
             self.assignments.directory_failed(directory)
-        if directory.path == self.config.metadata_dir or not self.partitions.dirs.online:
-            self._fail(OSError(f"{directory.path}: {directory.offline}"))
+        error = OSError(f"{directory.path}: {directory.offline}")
+        if directory.path == self.config.metadata_dir:
+            self._quorum.directory_failed(error)
+        elif not self.partitions.dirs.online:
+            self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
         """Nobody may go on to believe what this node says. Whoever has failed is still at it: listeners go after."""

@@ -7,6 +7,7 @@ connect, as often as the system lets them:
   `max.connections` are.
 - What connections do not take the logs may. A connection that comes takes its descriptor from the logs, whose files are
   closed when they are idle and opened again when they are needed.
+- What a flush holds cannot be closed for anybody: flushes have a part of their own (`flush_turns`).
 """
 
 from typing import Final

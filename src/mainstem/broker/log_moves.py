@@ -21,6 +21,7 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from mainstem.broker.logfmt import if_unforeseen
 from mainstem.broker.partition import Partition
 from mainstem.broker.partitions import storage_cause
 from mainstem.protocol.errors import ErrorCode, RemoteError
@@ -133,7 +134,12 @@ class LogMoves:
 
     def _finished(self, key: tuple[str, int], move: Move[Log], task: "asyncio.Task[None]") -> None:
         if not task.cancelled() and task.exception() is not None:
-            log.error("a move of a partition failed: %s", task.exception(), extra={"partition": f"{key[0]}-{key[1]}"})
+            log.error(
+                "a move of a partition failed: %s",
+                task.exception(),
+                exc_info=if_unforeseen(task.exception()),
+                extra={"partition": f"{key[0]}-{key[1]}"},
+            )
             dirs = self._broker.partitions.dirs
             if dirs.moves.get(key) is move:
                 # Or nobody could begin it again, and the log would never be compacted any more.
@@ -252,17 +258,29 @@ class LogMoves:
 
     async def _flush_copy(self, partition: Partition, move: Move[Log], rolled_only: bool = False) -> bool:
         """Whether there is more to flush."""
-        dirs = self._broker.partitions.dirs
-        job: FlushJob = move.log.begin_flush(self._broker.clock.wall_ms(), rolled_only)
-        dirs.begin_work(move)
+        dirs, turns = self._broker.partitions.dirs, self._broker.partitions.flush_turns
+
+        def begin(files_max: int) -> FlushJob | None:
+            if not self._is_on(partition, move):
+                return None
+            job: FlushJob = move.log.begin_flush(self._broker.clock.wall_ms(), rolled_only, files_max)
+            dirs.begin_work(move)
+            return job
+
+        job = await turns.begun(begin)
+        if job is None:
+            return False
         try:
-            await self._broker.loop.run_in_executor(None, job.run, self._broker.clock.breathe)
+            try:
+                await self._broker.loop.run_in_executor(None, job.run, self._broker.clock.breathe)
+            finally:
+                dirs.end_work(partition.topic, partition.index, move)
+            if self._is_on(partition, move):
+                move.log.finish_flush(job)
+                return job.is_partial
+            job.finish()
         finally:
-            dirs.end_work(partition.topic, partition.index, move)
-        if self._is_on(partition, move):
-            move.log.finish_flush(job)
-            return job.is_partial
-        job.finish()
+            turns.done(job)
         return False
 
     def _swap(self, partition: Partition, move: Move[Log], copy: LogCopy) -> None:

@@ -7,6 +7,9 @@ import codecs
 import logging
 import time
 
+from mainstem.protocol.errors import RemoteError
+from mainstem.storage.errors import StorageError
+
 # Looked up here: the first use reads a file, and what there is to say may be that no more can be opened.
 _escape = codecs.getencoder("unicode_escape")
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.:/+@[],")
@@ -33,6 +36,11 @@ class LogfmtFormatter(logging.Formatter):
         if record.exc_info:
             parts.append(f"error={quoted(self.formatException(record.exc_info))}")
         return " ".join(parts)
+
+
+def if_unforeseen(error: BaseException | None) -> BaseException | None:
+    """For `exc_info`: of a disk or a peer that failed one sentence says enough, of a mistake of ours where it was."""
+    return None if isinstance(error, StorageError | OSError | RemoteError) else error
 
 
 def log_to_stderr(level: int = logging.INFO) -> None:

@@ -4,8 +4,9 @@
   fsync first (`flush.messages`), the leader's own end counts only when that is done.
 - A batch that takes long to judge is judged in a thread; those that come after it wait their turn behind it, so that
   batches are appended in the order they came.
-- One flush of a log runs at a time, in a thread; what was appended meanwhile is covered by the next. So does one job
-  that gives its files other names; whoever renames or closes the folder waits for both (`settle`).
+- One flush of a log runs at a time, in a thread, when its turn has come (`flush_turns`); what was appended meanwhile is
+  covered by the next. So does one job that gives its files other names; whoever renames or closes the folder waits for
+  both (`settle`).
 - A failure of the log is reported at once to `on_failure`, whoever meets it: it takes the partition offline, and where
   the disk failed its directory. After that the partition answers KAFKA_STORAGE_ERROR.
 - An index that is wrong is no failure: it is built anew in a thread, and meanwhile reads do without it.
@@ -19,6 +20,7 @@ from concurrent.futures import Executor
 from heapq import heappop, heappush
 
 from mainstem.broker.clock import Clock
+from mainstem.broker.flush_turns import FlushTurns
 from mainstem.broker.purgatory import Watchers
 from mainstem.core.log.append_result import AppendResult
 from mainstem.core.log.preparation import Preparation
@@ -26,7 +28,7 @@ from mainstem.core.log.producers import Origin
 from mainstem.core.log.verification import NO_GUARD
 from mainstem.core.replication.leader import LeaderState
 from mainstem.protocol.errors import ErrorCode, RemoteError
-from mainstem.storage.errors import StorageError
+from mainstem.storage.errors import OutOfFilesError, StorageError
 from mainstem.storage.flushing import FlushJob
 from mainstem.storage.log import Log
 from mainstem.storage.reindexing import Reindexing
@@ -38,16 +40,27 @@ Appended = Callable[[AppendResult | RemoteError], None]
 
 
 class _Waiting:
-    """A batch that is not appended yet; `prepared` where it was or is being judged in a thread."""
+    """A batch that is not appended yet; `prepared` where it was or is being judged in a thread, as it is by all means
+    where it `must_be_prepared`."""
 
-    __slots__ = ("all_in_sync", "buffer", "done", "end", "guard", "prepared", "start")
+    __slots__ = ("all_in_sync", "buffer", "done", "end", "guard", "must_be_prepared", "prepared", "start")
 
-    def __init__(self, buffer: bytes, start: int, end: int, all_in_sync: bool, guard: int, done: Appended) -> None:
+    def __init__(
+        self,
+        buffer: bytes,
+        start: int,
+        end: int,
+        all_in_sync: bool,
+        guard: int,
+        must_be_prepared: bool,
+        done: Appended,
+    ) -> None:
         self.buffer = buffer
         self.start = start
         self.end = end
         self.all_in_sync = all_in_sync
         self.guard = guard
+        self.must_be_prepared = must_be_prepared
         self.done = done
         self.prepared: Preparation | None = None
 
@@ -56,6 +69,8 @@ class Partition:
     __slots__ = (
         "_clock",
         "_committing",
+        "_flush_turn",
+        "_flushes_rolled_only",
         "_flushing",
         "_is_appending",
         "_is_held",
@@ -66,6 +81,7 @@ class Partition:
         "_order",
         "_reindexing",
         "_restructuring",
+        "_turns",
         "index",
         "leader",
         "log",
@@ -85,8 +101,10 @@ class Partition:
         log: Log,
         on_failure: Callable[["Partition", StorageError], None],
         judges: Executor | None = None,
+        turns: FlushTurns | None = None,
     ) -> None:
-        """`judges` are the threads that open batches; they are few, because of what a batch may expand to."""
+        """`judges` are the threads that open batches; they are few, because of what a batch may expand to. `turns` are
+        those of all logs that share their open files."""
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
@@ -103,6 +121,10 @@ class Partition:
         self._committing: list[tuple[int, int, Committed]] = []
         self._order = 0
         self._flushing: asyncio.Future[None] | None = None
+        self._turns = turns or FlushTurns(loop)
+        self._flush_turn: asyncio.Future[None] | None = None
+        """Done when the turn has come that was asked for: nothing works on the log for its sake yet."""
+        self._flushes_rolled_only = False
         self._restructuring: asyncio.Future[object] | None = None
         self._reindexing: asyncio.Future[None] | None = None
         log.on_damaged_index = self._reindex
@@ -204,10 +226,21 @@ class Partition:
         return leader
 
     def append_later(
-        self, buffer: bytes, start: int, end: int, *, all_in_sync: bool, guard: int = NO_GUARD, done: Appended
+        self,
+        buffer: bytes,
+        start: int,
+        end: int,
+        *,
+        all_in_sync: bool,
+        guard: int = NO_GUARD,
+        must_be_prepared: bool = False,
+        done: Appended,
     ) -> None:
-        """Appends a client's batch when its turn has come and it is judged, and tells `done`."""
-        self.waiting.append(_Waiting(buffer, start, end, all_in_sync, guard, done))
+        """Appends a client's batch when its turn has come and it is judged, and tells `done`.
+
+        One that `must_be_prepared` is judged in a thread, however little it takes: what came with it took enough.
+        """
+        self.waiting.append(_Waiting(buffer, start, end, all_in_sync, guard, must_be_prepared, done))
         if not self._is_appending:
             self._append_waiting()
 
@@ -222,7 +255,9 @@ class Partition:
             first = waiting[0]
             try:
                 now_ms = self._clock.wall_ms()
-                if first.prepared is None and self.log.takes_long(first.buffer, first.start, first.end, now_ms):
+                if first.prepared is None and (
+                    first.must_be_prepared or self.log.takes_long(first.buffer, first.start, first.end, now_ms)
+                ):
                     first.prepared = self.log.prepare(first.buffer, first.start, first.end, now_ms)
                     judging = self._loop.run_in_executor(self._judges, first.prepared.run, self._clock.breathe)
                     judging.add_done_callback(self._judged)
@@ -346,19 +381,43 @@ class Partition:
         """Has a thread sync the indexes that a recovery wrote, where nothing else would before the next roll."""
         if self.leader is not None and self.log.leaves_indexes_to_a_roll:
             self._flush()
+            if self._flush_turn is not None:
+                await asyncio.wait([self._flush_turn])
             if self._flushing is not None:
                 await asyncio.wait([self._flushing])
 
     def _flush(self, rolled_only: bool = False) -> None:
-        if self._flushing is not None or self._is_held or self.log.failure is not None:
+        if self._flushing is not None or not self._may_flush:
             return
-        try:
-            job = self.log.begin_flush(self._clock.wall_ms(), rolled_only)
-        except StorageError as error:
-            self._failed(error)
+        if self._flush_turn is not None:
+            self._flushes_rolled_only = self._flushes_rolled_only and rolled_only
             return
-        self._flushing = self._loop.run_in_executor(None, job.run, self._clock.breathe)
-        self._flushing.add_done_callback(lambda future: self._flushed(job))
+        self._flush_turn = self._loop.create_future()
+        self._flushes_rolled_only = rolled_only
+        self._turns.ask(self._begin_flush)
+
+    @property
+    def _may_flush(self) -> bool:
+        return self.leader is not None and not self._is_held and self.log.failure is None
+
+    def _begin_flush(self, files_max: int) -> FlushJob | None:
+        """The turn has come. Whoever forbids it meanwhile asks for another where one is needed."""
+        job: FlushJob | None = None
+        if self._may_flush:
+            try:
+                job = self.log.begin_flush(self._clock.wall_ms(), self._flushes_rolled_only, files_max)
+            except OutOfFilesError:
+                raise
+            except StorageError as error:
+                self._failed(error)
+        turn, self._flush_turn = self._flush_turn, None
+        if job is not None:
+            begun = job
+            self._flushing = self._loop.run_in_executor(None, job.run, self._clock.breathe)
+            self._flushing.add_done_callback(lambda future: self._flushed(begun))
+        if turn is not None:
+            turn.set_result(None)
+        return job
 
     async def settle(self) -> None:
         """Returns when no thread works on the log any more. After `resign`: nothing new begins then."""
@@ -447,6 +506,12 @@ class Partition:
             self._reindex()
 
     def _flushed(self, job: FlushJob) -> None:
+        try:
+            self._take_back(job)
+        finally:
+            self._turns.done(job)
+
+    def _take_back(self, job: FlushJob) -> None:
         self._flushing = None
         log = self.log
         if log.is_closed:

@@ -11,22 +11,25 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from random import Random
 
 from mainstem.broker.clock import Clock
 from mainstem.broker.config_view import ConfigView
+from mainstem.broker.flush_turns import FlushTurns
 from mainstem.broker.partition import Partition
 from mainstem.core.controller.image import BROKER, TOPIC, ClusterImage, ImageDelta
 from mainstem.core.controller.states import MIGRATING_DIRECTORY, PartitionState, TopicState
 from mainstem.core.log.config import LogConfig, parse_log_config, server_defaults
+from mainstem.core.log.epochs import UNDEFINED_EPOCH
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.storage.checkpoint import RECOVERY_POINTS, MalformedFileError
 from mainstem.storage.errors import StorageError
 from mainstem.storage.flushing import FlushJob
 from mainstem.storage.fs import FileSystem
 from mainstem.storage.log import Log
-from mainstem.storage.log_directory import LogDirectory
-from mainstem.storage.log_dirs import LogDirs, LogPlace
+from mainstem.storage.log_directory import LogDirectory, LogPlace
+from mainstem.storage.log_dirs import LogDirs
 from mainstem.storage.open_files import OpenFiles
 from mainstem.storage.partition_jobs import NewPartition
 from mainstem.storage.recovery import open_log
@@ -87,6 +90,7 @@ class Partitions:
         self._rng = rng
         self._node_id = node_id
         self.open_files = OpenFiles(fs, open_files_max)
+        self.flush_turns = FlushTurns(loop, self.open_files)
         self.judges = ThreadPoolExecutor(JUDGES, thread_name_prefix="judge")
         self._settings = settings
         self._log_dirs = log_dirs
@@ -178,7 +182,12 @@ class Partitions:
             place.clean,
             self._producer_expiration_ms,
             self._rng.randrange,
+            place.gaps_until,
+            place.write_recovery_point,
         )
+        if opened.cut is not None:
+            name = f"{place.topic}-{place.partition}"
+            log.warning("recovery has cut a log", extra={"partition": name, **asdict(opened.cut)})
         if opened.log_end < place.high_watermark:
             # After a power cut this is what was acknowledged from memory; after anything else it should not be.
             log.error(
@@ -249,20 +258,17 @@ class Partitions:
     async def _settle_compacted(self) -> None:
         """After an unclean stop, makes compacted logs durable and writes that down before they are served.
 
-        Compaction leaves gaps. One past the recovery point means a lost tail to the next recovery, unless it can still
-        tell that another broker left it; and the first recovery has taken away what it could tell that by.
+        Of a transaction that has ended nobody knows any more whether its marker is durable, and compaction waits for
+        that. And gaps that recovery has let be lie below a recovery point from then on, which the next one must find
+        written down: what this one could tell by that they are no loss, it may have taken away.
         """
         for partition, opened in list(self.dirs.logs.items()):
             self._check_interrupted()
             # The failure of one log closes the others of its directory.
             if opened.config.compact and not opened.is_closed and opened.recovery_point < opened.log_end:
                 try:
-                    is_partial = True
-                    while is_partial:
-                        job = opened.begin_flush(self._clock.wall_ms())
-                        await self._loop.run_in_executor(None, job.run)
-                        opened.finish_flush(job)
-                        is_partial = job.is_partial
+                    while await self._flush(opened):
+                        pass
                 except StorageError as error:
                     directory = self.dirs.directory_of(*partition)
                     if directory is not None:
@@ -322,7 +328,15 @@ class Partitions:
             if opened is None:
                 return
             partition = Partition(
-                self._loop, self._clock, topic.name, topic.topic_id, index, opened, self.log_failed, self.judges
+                self._loop,
+                self._clock,
+                topic.name,
+                topic.topic_id,
+                index,
+                opened,
+                self.log_failed,
+                self.judges,
+                self.flush_turns,
             )
             self.by_place[key] = partition
             self._by_id[topic.topic_id, index] = partition
@@ -344,12 +358,14 @@ class Partitions:
         refused: list[Key] = []
         for topic, index in here:
             if self.dirs.directory_of(topic.name, index) is None:
+                state = topic.partitions[index]
                 try:
-                    self.dirs.check_may_create(topic.name, index, topic.partitions[index].partition_epoch == 0)
+                    self.dirs.check_may_create(topic.name, index, state.partition_epoch == 0)
                 except StorageError:
                     refused.append((topic.name, index))
                 else:
-                    wanted.append(NewPartition(topic.name, index, topic.topic_id))
+                    leader_epoch = state.leader_epoch if state.leader == self._node_id else UNDEFINED_EPOCH
+                    wanted.append(NewPartition(topic.name, index, topic.topic_id, leader_epoch))
         if refused:
             log.error(
                 "partitions may be in a log directory that is offline, and are not created elsewhere",
@@ -436,8 +452,8 @@ class Partitions:
     def log_failed(self, partition: Partition, error: StorageError) -> None:
         """The disk under a partition failed: its whole directory goes (D5).
 
-        Where the disk did what it was asked, and the bytes are not what was written, that is nobody's concern but the
-        partition's (D4): it goes offline alone, as one does that a start finds so.
+        Where the disk did what it was asked, and the bytes are not what was written, or we made a mistake, that is
+        nobody's concern but the partition's (D4): it goes offline alone, as one does that a start finds so.
         """
         directory = self.dirs.directory_of(partition.topic, partition.index)
         if directory is None or directory.offline is not None:
@@ -448,7 +464,7 @@ class Partitions:
             self._log_damaged(partition, error)
 
     def _log_damaged(self, partition: Partition, error: StorageError) -> None:
-        log.error("a log is offline: %s", error, extra={"partition": str(partition)})
+        log.error("a log is offline: %s", error, exc_info=error.mistake, extra={"partition": str(partition)})
         self.by_place.pop((partition.topic, partition.index), None)
         self._by_id.pop((partition.topic_id, partition.index), None)
         self.dirs.fail_log(partition.topic, partition.index, str(error))
@@ -464,11 +480,13 @@ class Partitions:
             directory.offline,
             extra={"directory": directory.path, "partitions": len(keys)},
         )
-        for key in keys:
-            gone = self.by_place.pop(key, None)
-            if gone is not None:
-                self._by_id.pop((gone.topic_id, gone.index), None)
-                gone.resign(ErrorCode.KAFKA_STORAGE_ERROR)
+        gone = [partition for key in keys if (partition := self.by_place.pop(key, None)) is not None]
+        # All are out of sight before anybody is told: a client may have its next request, for any of them, ready.
+        for partition in gone:
+            self._by_id.pop((partition.topic_id, partition.index), None)
+            partition.leader = None
+        for partition in gone:
+            partition.resign(ErrorCode.KAFKA_STORAGE_ERROR)
         self._on_directory_failure(directory)
 
     # Stop
@@ -490,24 +508,35 @@ class Partitions:
     async def _flush_together(self, closing: list[Partition]) -> None:
         """Leaves little to sync for the close itself, which takes one log after the other: a file system syncs many
         files that are waiting together in the time of a few."""
-        running: list[tuple[Partition, FlushJob, asyncio.Future[None]]] = []
-        for partition in closing:
-            if partition.log.failure is None and not (partition.log.is_closed or partition.log.is_flushing):
-                try:
-                    job = partition.log.begin_flush(self._clock.wall_ms())
-                except StorageError as error:
-                    self.log_failed(partition, error)
-                else:
-                    running.append((partition, job, self._loop.run_in_executor(None, job.run, self._clock.breathe)))
-        for partition, job, done in running:
-            await done
-            if partition.log.is_closed:
-                job.finish()
-                continue
+
+        async def flush(partition: Partition) -> None:
             try:
-                partition.log.finish_flush(job)
+                await self._flush(partition.log)
             except StorageError as error:
                 self.log_failed(partition, error)
+
+        await asyncio.gather(*(flush(partition) for partition in closing))
+
+    async def _flush(self, opened: Log) -> bool:
+        """Flushes a log that nobody leads, when its turn has come; whether there is more to flush."""
+
+        def begin(files_max: int) -> FlushJob | None:
+            if opened.failure is not None or opened.is_closed or opened.is_flushing:
+                return None
+            return opened.begin_flush(self._clock.wall_ms(), False, files_max)
+
+        job = await self.flush_turns.begun(begin)
+        if job is None:
+            return False
+        try:
+            await self._loop.run_in_executor(None, job.run, self._clock.breathe)
+            if opened.is_closed:
+                job.finish()
+                return False
+            opened.finish_flush(job)
+        finally:
+            self.flush_turns.done(job)
+        return job.is_partial
 
 
 def storage_cause(error: StorageError) -> OSError:

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
+from mainstem.broker.logfmt import if_unforeseen
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.messages.k67_allocate_producer_ids import (
     AllocateProducerIdsRequest,
@@ -60,7 +61,8 @@ class ProducerIds:
     def _fetched(self, task: "asyncio.Task[None]") -> None:
         self._fetching = None
         if not task.cancelled() and task.exception() is not None:
-            log.warning("the controller gave no producer ids: %s", task.exception())
+            error = task.exception()
+            log.warning("the controller gave no producer ids: %s", error, exc_info=if_unforeseen(error))
 
     async def _allocate(self) -> None:
         broker = self._broker

@@ -17,6 +17,7 @@ from mainstem.net.connection import Exchange
 from mainstem.protocol.api import Listener, find_api
 from mainstem.protocol.blank import blank
 from mainstem.protocol.errors import ErrorCode, RemoteError
+from mainstem.protocol.fields import parse_versions
 from mainstem.protocol.headers import RequestHeader, read_request_header
 from mainstem.protocol.rpc import decode_request_body, encode_response, encode_unsupported_api_versions
 from mainstem.protocol.schema import Message
@@ -157,9 +158,11 @@ class Router:
         exchange.respond([frame])
 
     def _answer_error(self, exchange: Exchange, context: RequestContext, route: Route, code: ErrorCode) -> None:
-        """An error for the request as a whole, where its response has a place for one."""
+        """An error for the request as a whole, where its response has a place for one in this version."""
         response = find_api(context.api_key).response
-        if "error_code" not in response.FIELDS:
+        spec = response.FIELDS.get("error_code")
+        first, last = parse_versions(spec.versions if spec is not None else "none")
+        if not first <= context.api_version <= last:
             self._refuse(exchange, RemoteError(code, f"in answer to {route.name}"))
             return
         answer = blank(response)

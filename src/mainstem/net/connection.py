@@ -26,6 +26,8 @@ _SENDFILE_FROM_BYTES = 32 << 10
 """Below this, one read and a joined write cost less than a system call of its own for the slice."""
 _JOINED_MAX = 16
 """How many answers are sent in one go, where as many requests arrived together."""
+_ROUNDS_A_TURN = 4
+"""How often in a row it is so: a read may bring ten thousand requests, and others have their turn in between."""
 _PIECE_BYTES = 128 << 10
 """How much of a slice is handed to the transport when the socket is full, to learn when it has room again."""
 
@@ -110,6 +112,7 @@ class Connection:
         self._transport_full = False
         self._warming = False
         self._is_pumping = False
+        self._goes_on_later = False
         self._closing = False
         self._aborted = False
         self.data: object = None
@@ -209,13 +212,29 @@ class Connection:
     def _pump(self) -> None:
         """Sends what can be sent, and takes up requests as earlier ones are answered."""
         self._is_pumping = True
+        rounds = 0
         while True:
             self._send()
-            if self._outgoing or self._transport_full or self.is_gone or not self._take_up():
+            if self._outgoing or self._transport_full or self.is_gone:
                 break
+            if rounds == _ROUNDS_A_TURN:
+                self._go_on_later()
+                break
+            if not self._take_up():
+                break
+            rounds += 1
         self._is_pumping = False
         if not self._waiting and not self._closing:
             self._resume_reading()
+
+    def _go_on_later(self) -> None:
+        if not self._goes_on_later:
+            self._goes_on_later = True
+            self._loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._goes_on_later = False
+        self._pump()
 
     def _take_up(self) -> bool:
         """Hands over requests one after the other, while each is answered at once; whether there is more to do."""

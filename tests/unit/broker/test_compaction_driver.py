@@ -8,6 +8,8 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from mainstem.broker.drivers.compaction import Compaction
 from mainstem.core.log.compaction import Cleanable, find_cleanable
 from mainstem.core.log.config import LogConfig, parse_log_config
@@ -18,7 +20,8 @@ from mainstem.storage.cleaner import Candidate, Cleaner
 from mainstem.storage.cleaning import Cleaning
 from mainstem.storage.log import Log
 from mainstem.storage.log_copy import LogCopy
-from mainstem.storage.log_dirs import LogDirs, LogPlace
+from mainstem.storage.log_directory import LogPlace
+from mainstem.storage.log_dirs import LogDirs
 from mainstem.storage.meta_properties import MetaProperties, write_meta_properties
 from mainstem.storage.open_files import OpenFiles
 from mainstem.storage.partition_jobs import NewPartition
@@ -78,12 +81,17 @@ def test_a_log_is_not_compacted_while_it_moves_to_another_directory() -> None:
     asyncio.run(run())
 
 
-def test_others_have_their_turn_while_the_ages_of_many_segments_are_learned() -> None:
-    made = CompactedLog(min_compaction_lag_ms=1)
+@pytest.mark.parametrize("lag", ["min_compaction_lag_ms", "max_compaction_lag_ms"])
+@pytest.mark.parametrize("checkpoint", [None, 10, 1000])
+def test_others_have_their_turn_while_the_ages_of_many_segments_are_learned(lag: str, checkpoint: int | None) -> None:
+    """Also where the offset in the checkpoint is past the end of the log, so that everything is dirty."""
+    made = CompactedLog(**{lag: 1})
     for _ in range(50):
         made.put((b"key", b"value"))
         made.roll()
     made.reopen(clean=True)
+    if checkpoint is not None:
+        made.cleaner.offsets["t", 0] = checkpoint
     partition = SimpleNamespace(topic="t", index=0, log=made.log)
     partitions: Any = Partitions(partition)
     opened: set[str] = set()
@@ -193,3 +201,29 @@ def test_recovery_points_are_on_disk_before_a_cleaning_though_a_topic_is_created
 
     asyncio.run(run())
     assert dirs.directories[0].checkpoints[RECOVERY_POINTS]["t", 0] == log.log_end == 1
+
+
+def test_that_there_is_no_room_to_compact_a_log_is_said_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
+    made = CompactedLog()
+    made.put((b"key", b"value"))
+    made.roll()
+    made.disk.capacity_bytes = 1 << 20
+    dirs: Any = SimpleNamespace(moves={}, directory_of=lambda topic, index: None)
+    partition = SimpleNamespace(topic="orders", index=0, log=made.log)
+
+    async def run() -> None:
+        partitions: Any = SimpleNamespace(dirs=dirs, get=lambda topic, index: partition)
+        compaction = Compaction(asyncio.get_running_loop(), CLOCK, CONFIG, partitions)
+        compaction._throttle.bytes_per_s = float("inf")
+        for _ in range(3):
+            made.cleaner.put_off.clear()
+            candidate = made.cleaner.examine(("orders", 0), made.log, NOW_MS)
+            assert candidate is not None
+            assert not await compaction._clean(made.cleaner, candidate)
+
+    asyncio.run(run())
+    [said] = [record for record in caplog.records if "room" in record.message]
+    usable = made.disk.usable_bytes("/")
+    assert (vars(said)["partition"], vars(said)["usable_bytes"]) == ("orders-0", usable)
+    assert vars(said)["needed_bytes"] > usable
+    assert made.log.failure is None

@@ -102,6 +102,8 @@ def test_a_partition_moves_though_batches_come_all_the_time(flush_messages: str)
     async def story(broker: FakeBroker) -> None:
         broker.controller.answer = broker.assign
         await broker.create_topic("t", flush_messages=flush_messages)
+        turns = broker.partitions.flush_turns
+        room = turns.room
         partition = broker.produce("t", 0, batch(b"first"))
         target = elsewhere(broker)
         await broker.log_moves.begin(partition, target)
@@ -116,6 +118,7 @@ def test_a_partition_moves_though_batches_come_all_the_time(flush_messages: str)
         assert broker.partitions.dirs.directory_of("t", 0) is target
         assert partition.log.log_end == partition.high_watermark == count
         assert committed == [(end, ErrorCode.NONE) for end in range(2, count + 1)]
+        assert turns.room == room, "what its flushes held is there for others again"
 
     run(story)
 

@@ -94,6 +94,33 @@ class Slice:
         os.close(self._descriptor)
 
 
+def test_others_have_their_turn_while_one_client_has_thousands_of_requests_waiting(
+    run: Callable[[Coroutine[Any, Any, None]], None],
+) -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        answered_in_turn: list[int] = [0]
+
+        def next_turn() -> None:
+            answered_in_turn.append(0)
+            loop.call_soon(next_turn)
+
+        def answer(exchange: Exchange) -> None:
+            answered_in_turn[-1] += 1
+            exchange.respond([framed(exchange.frame)])
+
+        peer = await connect(answer)
+        next_turn()
+        count = 5000
+        peer.send(*(str(i).encode() for i in range(count)))
+        for i in range(count):
+            assert await peer.receive() == str(i).encode()
+        assert max(answered_in_turn) <= 200
+        peer.listener.close()
+
+    run(scenario())
+
+
 def test_the_next_request_is_taken_up_when_the_one_before_it_is_answered(
     run: Callable[[Coroutine[Any, Any, None]], None],
 ) -> None:

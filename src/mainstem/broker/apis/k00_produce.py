@@ -3,7 +3,8 @@
 v10 tells who leads, and where, to whom is wrong here (KIP-951), v11 knows TRANSACTION_ABORTABLE, v12 lets the broker
 add partitions to a transaction (KIP-890), v13 names topics by id. A request is read where it lies in its frame; each
 partition costs one append. The batches that begin a transaction wait for its coordinator first. A batch that takes
-long to judge is appended later, and the answer waits for it. To an internal topic only a client that calls itself
+long to judge is appended later, and the answer waits for it; so are the last of many batches that take long together,
+for others are served only after what is judged at once. To an internal topic only a client that calls itself
 `__admin_client` may write, as in Kafka: its coordinator reads it as its own.
 """
 
@@ -20,6 +21,7 @@ from mainstem.broker.partition import Partition
 from mainstem.broker.topic_creation import INTERNAL_TOPICS
 from mainstem.core.log.append_result import AppendResult
 from mainstem.core.log.rejection import RecordsRejectedError
+from mainstem.core.log.validation import LoopShare
 from mainstem.core.log.verification import NO_GUARD
 from mainstem.core.txn.states import Place
 from mainstem.net.connection import Exchange
@@ -202,12 +204,13 @@ def _produce(
     appended: list[Partition] = []
     pending: list[_Uncommitted] = []
     later: list[_Later] = []
+    share = LoopShare()
     for topic in request.topics:
         partitions: list[ProducePartitionResponse] = []
         topics.append(ProduceTopicResponse(topic.name, topic.topic_id, partitions))
         for wanted in topic.partitions:
             partitions.append(
-                _append(broker, frame, context, request, topic, wanted, appended, pending, later, admitted)
+                _append(broker, frame, context, request, topic, wanted, appended, pending, later, share, admitted)
             )
     if later:
         _append_later(
@@ -268,15 +271,22 @@ class _Uncommitted:
 class _Later:
     """A batch that is appended once a thread has judged it, or one before it; its answer is filled in then."""
 
-    __slots__ = ("answer", "end", "guard", "partition", "start")
+    __slots__ = ("answer", "end", "guard", "must_be_prepared", "partition", "start")
 
     def __init__(
-        self, partition: Partition, start: int, end: int, guard: int, answer: ProducePartitionResponse
+        self,
+        partition: Partition,
+        start: int,
+        end: int,
+        guard: int,
+        must_be_prepared: bool,
+        answer: ProducePartitionResponse,
     ) -> None:
         self.partition = partition
         self.start = start
         self.end = end
         self.guard = guard
+        self.must_be_prepared = must_be_prepared
         self.answer = answer
 
 
@@ -301,7 +311,13 @@ def _append_later(
 
     for each in later:
         each.partition.append_later(
-            frame, each.start, each.end, all_in_sync=request.acks == -1, guard=each.guard, done=partial(done, each)
+            frame,
+            each.start,
+            each.end,
+            all_in_sync=request.acks == -1,
+            guard=each.guard,
+            must_be_prepared=each.must_be_prepared,
+            done=partial(done, each),
         )
 
 
@@ -315,6 +331,7 @@ def _append(
     appended: list[Partition],
     pending: list[_Uncommitted],
     later: list[_Later],
+    share: LoopShare,
     admitted: Admitted,
 ) -> ProducePartitionResponse:
     version = context.api_version
@@ -336,9 +353,11 @@ def _append(
     except RemoteError as error:
         return _failed(error, wanted.index)
     answer = ProducePartitionResponse(wanted.index, _NONE, _INVALID_OFFSET)
-    if partition.waiting or partition.log.takes_long(frame, start, end, broker.clock.wall_ms()):
-        later.append(_Later(partition, start, end, guard, answer))
+    now_ms = broker.clock.wall_ms()
+    if partition.waiting or share.is_used_up or partition.log.takes_long(frame, start, end, now_ms):
+        later.append(_Later(partition, start, end, guard, share.is_used_up, answer))
         return answer
+    partition.log.count_in(share, frame, start, end, now_ms)
     try:
         result = partition.append(frame, start, end, all_in_sync=request.acks == -1, guard=guard)
     except RemoteError as error:

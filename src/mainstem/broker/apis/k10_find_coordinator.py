@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from mainstem.broker.context import RequestContext
 from mainstem.broker.topic_creation import GROUP_OFFSETS, TRANSACTION_STATE
 from mainstem.core.controller.states import NO_LEADER
-from mainstem.protocol.errors import ErrorCode
+from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.java import coordinator_partition
 from mainstem.protocol.messages.k10_find_coordinator import (
     Coordinator,
@@ -48,7 +48,10 @@ async def _find(broker: "Broker", context: RequestContext, key_type: int, key: s
     topic_name = _TOPICS.get(key_type)
     if topic_name is None:
         return _failed(key, ErrorCode.INVALID_REQUEST, f"coordinators of key type {key_type} are not served")
-    code = await broker.topic_creation.ensure(topic_name)
+    try:
+        code = await broker.topic_creation.ensure(topic_name)
+    except RemoteError as error:  # the controller did not answer, say
+        code = error.code
     topic = broker.image.topics.get(topic_name)
     if code is not ErrorCode.NONE or topic is None:
         return _failed(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic_name} could not be created: {code.name}")

@@ -18,6 +18,7 @@ from mainstem.core.controller.image import ClusterImage, ImageDelta
 from mainstem.storage.checkpoint import CLEANER_OFFSETS, RECOVERY_POINTS, TopicPartition
 from mainstem.storage.cleaner import Candidate, Cleaner
 from mainstem.storage.cleaning import Cleaning
+from mainstem.storage.cleaning_room import NoRoom
 from mainstem.storage.errors import StorageError
 from mainstem.storage.log_dirs import Collected
 
@@ -30,6 +31,7 @@ _SEGMENTS_AT_ONCE = 16
 
 
 _RATE = "log.cleaner.io.max.bytes.per.second"
+_WARN_AGAIN_S = 600.0
 _WAIT_MIN_S = 0.01
 """Shorter waits are put off until they add up."""
 
@@ -66,6 +68,8 @@ class Compaction:
         self._running: asyncio.Task[None] | None = None
         self._pause: asyncio.Future[None] | None = None
         self._stopping = False
+        self._warned_s: dict[TopicPartition, float] = {}
+        """When it was last said of a log that there is no room to compact it."""
 
     def start(self) -> None:
         if not self._enabled:
@@ -91,6 +95,7 @@ class Compaction:
             for topic in delta.removed_topics.values():
                 for index in topic.partitions:
                     self.cleaner.forget((topic.name, index))
+                    self._warned_s.pop((topic.name, index), None)
 
     def take_settings(self, view: ConfigView) -> None:
         """What was set while running. A cleaning under way goes on as it began, at the new rate."""
@@ -166,7 +171,10 @@ class Compaction:
             cleaned = cleaner.end(candidate.partition)
         if cleaning.failure:
             log.error("a log cannot be compacted: %s", cleaning.failure, extra={"partition": f"{topic}-{index}"})
+        if cleaning.no_room is not None:
+            self._warn(candidate.partition, cleaning.no_room)
         if cleaned:
+            self._warned_s.pop(candidate.partition, None)
             stats = cleaning.stats
             log.info(
                 "compacted a log",
@@ -181,6 +189,20 @@ class Compaction:
             )
             await self._checkpoint(cleaner, candidate.partition)
         return cleaned
+
+    def _warn(self, partition: TopicPartition, no_room: NoRoom) -> None:
+        """Once in a while: whoever fills and empties the disk meanwhile is not to fill what we say, too."""
+        now_s = self._loop.time()
+        if now_s - self._warned_s.get(partition, -_WARN_AGAIN_S) >= _WARN_AGAIN_S:
+            self._warned_s[partition] = now_s
+            log.warning(
+                "a log is not compacted until there is room for its copy",
+                extra={
+                    "partition": f"{partition[0]}-{partition[1]}",
+                    "needed_bytes": no_room.needed_bytes,
+                    "usable_bytes": no_room.usable_bytes,
+                },
+            )
 
     def _may_go_on(self, topic: str, index: int) -> bool:
         """Whether the next turn may come. A copy that was begun meanwhile has what this cleaning would take away, and

@@ -165,9 +165,13 @@ class Groups:
         raises_epoch: bool,
         knows_abortable: bool,
     ) -> list[ErrorCode]:
-        """Commits offsets as part of a transaction that the coordinator of `transactional_id` knows of."""
+        """Commits offsets as part of a transaction that the coordinator of `transactional_id` knows of.
+
+        Of topics that are the same ones when it is heard: what was deleted meanwhile has been forgotten already.
+        """
         assert by.part_of is not None
         shard = self._shard(by.group_id)
+        topic_ids = self._topic_ids(offsets)
         place = (GROUP_OFFSETS, self._index(by.group_id))
         batch = ProducerBatch(by.part_of.producer_id, by.part_of.producer_epoch, NO_SEQUENCE)
         admitted = await self._broker.verification.admit(
@@ -176,12 +180,18 @@ class Groups:
         error = admitted.errors.get(place)
         if error is not None:
             raise RemoteError(coordinator_error(error.code), error.message)
+        if self._topic_ids(offsets) != topic_ids:
+            raise RemoteError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "a topic was deleted meanwhile")
         part = by.part_of._replace(guard=admitted.guards.get(place, NO_GUARD))
         answer = await shard.ask(
             lambda machine, ticket, now_ms: machine.commit_offsets(ticket, by._replace(part_of=part), offsets, now_ms)
         )
         assert isinstance(answer, list)
         return answer
+
+    def _topic_ids(self, offsets: list[NewOffset]) -> list[bytes | None]:
+        topics = [self._broker.image.topics.get(new.topic) for new in offsets]
+        return [None if topic is None else topic.topic_id for topic in topics]
 
     def write_marker(self, index: int, batch: bytes, transaction_version: int) -> int:
         """Ends a transaction on one partition of the offsets topic; the log's end after it."""

@@ -13,12 +13,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final
 
 from mainstem.broker.clock import Clock
 from mainstem.broker.config import BrokerConfig
 from mainstem.broker.drivers.metadata_snapshots import Snapshots
+from mainstem.broker.logfmt import if_unforeseen
 from mainstem.core.controller import versions
 from mainstem.core.controller.image import ClusterImage, ImageDelta
 from mainstem.core.log.config import LogConfig
@@ -173,6 +174,8 @@ class MetadataQuorum:
             file_delete_delay_ms=settings.delete_delay_ms,
         )
         opened = open_log(self._files, self._folder, config, now_ms, recovery_point=start.end_offset)
+        if opened.cut is not None:
+            log.warning("recovery has cut a log", extra={"partition": FOLDER, **asdict(opened.cut)})
         if opened.log_start > start.end_offset:
             raise ValueError(
                 f"{self._folder}: the log begins at {opened.log_start}, and no whole snapshot reaches up to there"
@@ -305,10 +308,7 @@ class MetadataQuorum:
             self._fail(error)
             raise
         self._perform(self.machine.election_persisted(persist.state, self._clock.wall_ms()))
-        done = self._loop.create_future()
-        self._unanswered[done] = None
-        self._perform(self.machine.wait_for_log_end(_Pending((), done)))
-        await done
+        await self.committed()
         log.info("metadata quorum led", extra={"epoch": self.machine.epoch, "offset": self.machine.log_end})
 
     def append(self, records: Sequence[Message], metadata_version: int, atomic: bool = True) -> "asyncio.Future[None]":
@@ -348,6 +348,8 @@ class MetadataQuorum:
                     raise AssertionError("an election is persisted where it is waited for")
 
     def _write(self, write: WriteBatch) -> None:
+        if self._failure is not None:
+            return
         try:
             self._opened.append_as_follower(write.data, 0, len(write.data), write.epoch, self._clock.wall_ms())
         except StorageError as error:
@@ -364,6 +366,8 @@ class MetadataQuorum:
                 job: FlushJob = opened.begin_flush(self._clock.wall_ms())
                 await self._loop.run_in_executor(self._writer, job.run)
                 opened.finish_flush(job)
+                if self._failure is not None:
+                    return
                 self._perform(self.machine.durable(self.settings.node_id, job.offset))
         except StorageError as error:
             self._fail(error)
@@ -418,11 +422,19 @@ class MetadataQuorum:
             self._waiting_to_catch_up.append(idle)
             await idle
 
+    def directory_failed(self, error: OSError) -> None:
+        """Another log's write to the same directory has failed: nothing more is written to this one either (D5)."""
+        self._fail(error)
+
     def _fail(self, error: BaseException) -> None:
         if self._failure is not None:
             return
         self._failure = RemoteError(ErrorCode.KAFKA_STORAGE_ERROR, "the metadata log has failed")
-        log.error("metadata log failed", extra={"path": self._folder, "reason": str(error)})
+        log.error(
+            "metadata log failed",
+            exc_info=if_unforeseen(error),
+            extra={"path": self._folder, "reason": str(error)},
+        )
         waiting, self._unanswered = self._unanswered, {}
         for done in waiting:
             if not done.done():
