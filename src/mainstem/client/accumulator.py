@@ -372,7 +372,7 @@ class Accumulator:
             if found is None:
                 found = self._forgotten.pop(topic, None)
                 if found is None:
-                    found = TopicQueues(topic, max(self._batch_size, min(self._max_request_size, 1 << 20)))
+                    found = TopicQueues(topic, self._largest_batch())
                 found.is_open = not self.is_closed
                 self._topics[topic] = found
             while len(found.queues) < len(leaders):
@@ -429,6 +429,14 @@ class Accumulator:
         found = self._topics.get(topic)
         if found is not None and size < found.batch_limit:
             found.batch_limit = max(size, HEADER_BYTES + 1)
+
+    def batch_limit(self, topic: str) -> i64:
+        """How large batches of this topic may become."""
+        found = self._topics.get(topic)
+        return self._largest_batch() if found is None else found.batch_limit
+
+    def _largest_batch(self) -> i64:
+        return max(self._batch_size, min(self._max_request_size, 1 << 20))
 
     # Draining, on the loop
 

@@ -148,10 +148,16 @@ class Cluster:
                     done.exception()  # whoever waited for it may be gone
 
             task.add_done_callback(settled)
+        return await self.shared(task)
+
+    async def shared(self, task: asyncio.Task[T]) -> T:
+        """What a task brings that others wait for, too. IllegalStateError where it ended with this cluster."""
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            if task.cancelled() and self._closed:
+            waiting = asyncio.current_task()
+            # Where both are cancelled, as `close` does it, whoever waits has to end as well.
+            if task.cancelled() and waiting is not None and not waiting.cancelling():
                 raise IllegalStateError("the client is closed") from None
             raise
 

@@ -16,6 +16,7 @@ from mainstem.client.connection import BrokerConnection
 from mainstem.client.errors import (
     CommitFailedError,
     ConsumerFencedError,
+    CoordinatorNotAvailableError,
     IllegalStateError,
     KafkaError,
     RebalanceInProgressError,
@@ -93,6 +94,12 @@ class Coordinator:
             self.forget()
         return error
 
+    def not_told(self, what: str, connection: BrokerConnection) -> KafkaError:
+        """Of an answer that leaves out what was asked for: who knows what was done. The same again can help."""
+        self.forget()
+        message = f"{what} of group {self.group_id!r}: the answer says nothing of it"
+        return CoordinatorNotAvailableError(message, broker=connection.name)
+
     async def retrying(
         self,
         attempt: Callable[[BrokerConnection], Awaitable[T]],
@@ -162,6 +169,12 @@ class Commits:
             for each in topic.partitions:
                 if each.error_code != 0:
                     raise self._refused(topic.name, each.partition_index, each.error_code, who, connection)
+        told = {(topic.name, each.partition_index) for topic in answer.topics for each in topic.partitions}
+        missing = next((tp for tp in offsets if tp not in told), None)
+        if missing is not None:
+            error = self._coordinator.not_told("the commit", connection)
+            error.topic, error.partition = missing
+            raise error
 
     def _refused(
         self, topic: str, number: int, code: int, who: GroupMetadata, connection: BrokerConnection
@@ -222,6 +235,8 @@ class Commits:
                 require_stable=version >= 7,
             )
         answer = await connection.ask(request, OffsetFetchResponse, version=version)
+        if version >= GROUPS_FROM and not answer.groups:
+            raise self._coordinator.not_told("the committed offsets", connection)
         group_code = answer.groups[0].error_code if version >= GROUPS_FROM else answer.error_code
         if group_code != 0:
             raise self._coordinator.error(group_code, "the committed offsets", connection)

@@ -55,12 +55,7 @@ class Lane:
             task = self._cluster.spawn(self._connect(node_id), f"connect to {node_id} ({self._name})")
             self._connecting[node_id] = task
             task.add_done_callback(lambda done: self._settled(node_id, done))
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            if task.cancelled() and self._cluster.is_closed:
-                raise IllegalStateError("the client is closed") from None
-            raise
+        return await self._cluster.shared(task)
 
     def _settled(self, node_id: int, done: asyncio.Task[BrokerConnection]) -> None:
         self._connecting.pop(node_id, None)

@@ -10,6 +10,7 @@ The classes are frozen: what a client was told does not change under it.
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields
@@ -168,6 +169,8 @@ class ProducerOptions(CommonOptions):
 
     @classmethod
     def _settle(cls, values: dict[str, Any]) -> None:
+        if "delivery_timeout_ms" not in values:
+            values["delivery_timeout_ms"] = _delivery_ms(values)
         # As in Kafka: idempotence is the default, and gives way to options that exclude it unless it was asked for.
         if "enable_idempotence" in values or values.get("transactional_id") is not None:
             return
@@ -177,6 +180,17 @@ class ProducerOptions(CommonOptions):
             or int(values.get("max_in_flight_requests_per_connection", 5)) > 5
         ):
             values["enable_idempotence"] = False
+
+
+def _delivery_ms(values: Mapping[str, Any]) -> int:
+    """As in Kafka: the default gives way to a longer wait for an answer, where that was asked for."""
+    default = ProducerOptions.delivery_timeout_ms
+    try:
+        lingers_ms = float(values.get("linger_ms", ProducerOptions.linger_ms))
+        waits_ms = float(values.get("request_timeout_ms", ProducerOptions.request_timeout_ms))
+        return max(default, math.ceil(lingers_ms + waits_ms))
+    except (TypeError, ValueError, OverflowError):
+        return default  # what is wrong with them is told where they are checked
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -75,6 +75,16 @@ def test_the_delivery_timeout_covers_lingering_and_one_request() -> None:
         ProducerOptions.from_kwargs({"delivery_timeout_ms": 100})
 
 
+def test_the_delivery_timeout_gives_way_to_a_longer_wait_for_answers_unless_it_was_asked_for() -> None:
+    waiting = ProducerOptions.from_kwargs({"request.timeout.ms": "180000", "linger.ms": "0.5"})
+    assert waiting.delivery_timeout_ms == 180_001
+    assert ProducerOptions.from_kwargs({"request_timeout_ms": 60_000}).delivery_timeout_ms == 120_000
+    with pytest.raises(InvalidOptionError, match="must be at least linger_ms"):
+        ProducerOptions.from_kwargs({"request_timeout_ms": 180_000, "delivery_timeout_ms": 120_000})
+    with pytest.raises(InvalidOptionError, match="request_timeout_ms is 'long'; it is a number"):
+        ProducerOptions.from_kwargs({"request_timeout_ms": "long"})
+
+
 def test_without_a_group_nothing_is_committed() -> None:
     assert ConsumerOptions.from_kwargs({}).enable_auto_commit is False
     with pytest.raises(InvalidOptionError, match="without a group_id"):
