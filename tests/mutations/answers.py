@@ -1,14 +1,19 @@
-"""Bugs of what readers are told: where a partition ends for them, where a moment is, in which leader epoch, where that
-ended, and what is new in a session."""
+"""Bugs of what clients are told: where a partition ends for them, where a moment is, in which leader epoch, where that
+ended, what is new in a session, and where a batch is that they send again."""
 
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from mainstem.broker.apis import k02_list_offsets
+from mainstem.broker.apis import k00_produce, k02_list_offsets
 from mainstem.broker.fetch_sessions import FetchSession
+from mainstem.broker.partitions import Partitions
+from mainstem.core.controller.states import TopicState
 from mainstem.core.log.epochs import EpochEnd, LeaderEpochs
+from mainstem.core.log.producers import BatchMark
+from mainstem.protocol.errors import ErrorCode, RemoteError
+from mainstem.storage.log import Log
 from mainstem.storage.readable_log import ReadableLog
 from mainstem.storage.timestamps import TimestampJob
 
@@ -88,3 +93,51 @@ def offsets_are_of_the_term_before(patch: pytest.MonkeyPatch, reached: Reached) 
         return answer
 
     patch.setattr(k02_list_offsets, "_find", find)
+
+
+def _acknowledged_at_once(patch: pytest.MonkeyPatch, reached: Reached, which: Callable[[Any], bool]) -> None:
+    original = k00_produce._fill_appended
+
+    def fill(answer: Any, result: Any, partition: Any, acks: int, pending: Any) -> None:
+        waits: list[Any] = []
+        original(answer, result, partition, acks, waits)
+        if waits and acks == -1 and which(result):
+            reached()
+        else:
+            pending.extend(waits)
+
+    patch.setattr(k00_produce, "_fill_appended", fill)
+
+
+def batches_are_acknowledged_at_once(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Our own: with `acks=all` a batch is acknowledged before it is below the high watermark."""
+    _acknowledged_at_once(patch, reached, lambda result: True)
+
+
+def retries_are_acknowledged_at_once(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Our own: the same of a batch that is there already, and not yet durable."""
+    _acknowledged_at_once(patch, reached, lambda result: result.is_duplicate)
+
+
+def retries_have_no_offset(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Our own: a batch that is there already is refused as a duplicate, and nobody is told where it is."""
+
+    def result(self: Log, mark: BatchMark, leader_epoch: int) -> Any:
+        reached()
+        raise RemoteError(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, "it was appended before")
+
+    patch.setattr(Log, "_duplicate_result", result)
+
+
+def offline_partitions_are_unknown(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Our own: partitions of a directory that has failed are taken for partitions that are not there."""
+    original = Partitions._why_missing
+
+    def why(self: Partitions, topic: TopicState | None, index: int, unknown: ErrorCode) -> RemoteError:
+        error = original(self, topic, index, unknown)
+        if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
+            return error
+        reached()
+        return RemoteError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, error.message)
+
+    patch.setattr(Partitions, "_why_missing", why)

@@ -40,7 +40,19 @@ from mainstem.storage.reading import ReadJob
 from mainstem.storage.retention import count_over
 from mainstem.storage.segment import Segment
 from mainstem.storage.txn_index import TxnIndex
-from tests.mutations import answers, moved, starts, topic_settings, tuned, watched
+from tests.mutations import (
+    answers,
+    clients,
+    completions,
+    identities,
+    moved,
+    rotten,
+    starts,
+    topic_settings,
+    tuned,
+    unnoticed,
+    watched,
+)
 from tests.mutations.tuned import Reached
 
 Patch = Callable[[pytest.MonkeyPatch, Reached], None]
@@ -694,7 +706,7 @@ MUTATIONS = (
         400,
     ),
     Mutation("KAFKA-10778", "appends after a failed write", _appends_after_error, ("D5", "poll-skip"), 100),
-    Mutation("KAFKA-10432", "epoch 0 is left out", starts.epoch_zero_is_not_recovered, ("P9", "D6"), 100),
+    Mutation("KAFKA-10432", "epoch 0 is left out", starts.epoch_zero_is_not_recovered, ("P9", "D6"), 30),
     Mutation("KAFKA-10471", "a crash looks like a clean stop", starts.marker_outlives_the_loading, ("D7",), 200),
     Mutation("KAFKA-9892", "snapshots are not synced", starts.snapshots_are_not_synced, ("T1",), 60),
     Mutation(
@@ -707,20 +719,36 @@ MUTATIONS = (
     Mutation("KAFKA-12890", "stuck in CompletingRebalance", _no_sync_timer, ("G9",), 30),
     Mutation("Redpanda #3039", "no memory of batches", _no_dedupe, ("T1",), 30),
     Mutation("duplicates", "batches are appended again", _dedupe_by_overwriting, ("duplicate", "T1"), 30),
-    Mutation("Redpanda #4900", "a deleted group comes back", _deletion_forgotten, ("G4",), 200),
+    Mutation("Redpanda #4900", "a deleted group comes back", _deletion_forgotten, ("G4", "G6"), 200),
     Mutation("KAFKA-13194", "what is not stable is cleaned", _cleans_what_is_not_stable, ("C2",), 100),
     Mutation("KAFKA-4529", "tombstones go too early", _tombstones_go_at_once, ("C3",), 30),
     Mutation("KAFKA-8764", "a gap is cleaned without end", _gap_at_the_end, ("C6",), 600),
     Mutation("KAFKA-13636", "offsets expire in a rebalance", _offsets_expire_in_a_rebalance, ("G7",), 200),
     Mutation("NATS 2.12.1", "acknowledged before it is synced", _ack_before_sync, ("P1", "D3", "G4", "lost"), 60),
     Mutation("early acks", "acknowledged with those before", _ack_with_the_flush_before, ("P1 what is shown",), 30),
+    Mutation("hasty acks", "acknowledged at once", answers.batches_are_acknowledged_at_once, ("P1 what is ack",), 30),
+    Mutation(
+        "hasty retries", "retries acked at once", answers.retries_are_acknowledged_at_once, ("P1 what is ack",), 200
+    ),
     Mutation("first times", "a batch is as old as its first record", _first_time_is_indexed, ("D6", "P12"), 30),
     Mutation("KAFKA-14238", "retention passes snapshots", starts.metadata_goes_past_its_snapshots, ("R8",), 30),
     Mutation("marker back", "a marker's removal is not synced", starts.marker_comes_back, ("D7", "D3"), 600),
     _of_transactions(
-        "KAFKA-14884", "nobody looks again at the append", _late_batch_begins_a_transaction, TRANSACTIONS, 20
+        "KAFKA-14884", "nobody looks again at the append", _late_batch_begins_a_transaction, TRANSACTIONS, 100
     ),
     _of_transactions("KIP-890 part 2", "a late end ends the next", _late_end_is_taken, TRANSACTIONS, 30),
+    _of_transactions(
+        "late markers", "a marker ends the next", identities.late_markers_end_the_next, ("T8 a marker",), 30
+    ),
+    _of_transactions("old identities", "any old epoch will do", identities.any_old_epoch_will_do, ("T4",), 30),
+    _of_transactions("foreign identities", "any producer id", identities.any_producer_id_will_do, ("T4", "T12 a"), 30),
+    _of_transactions(
+        "Redpanda #9571", "a commit is told as an error", identities.commits_are_told_as_errors, ("T8 who has",), 20
+    ),
+    _of_transactions("refused owners", "an owner is fenced", identities.owners_are_refused, ("T4 who has",), 30),
+    _of_transactions(
+        "idle aborts", "an idle abort keeps the epoch", identities.aborts_of_nothing_keep_the_epoch, TRANSACTIONS, 60
+    ),
     _of_transactions("KAFKA-6119", "a time-out keeps the epoch", _time_out_keeps_the_epoch, TRANSACTIONS, 60),
     _of_transactions("KAFKA-9600", "a client chooses its epoch", _client_chooses_epoch, ("T4", "T5", "T9"), 20),
     _of_transactions("KAFKA-14055", "markers are compacted by key", _markers_are_compacted, ("C4", "T5"), 30),
@@ -766,7 +794,7 @@ MUTATIONS = (
     _of_transactions(
         "lost markers", "markers count that may be lost", tuned.markers_that_may_be_lost_count, ("C2 only",), 60
     ),
-    Mutation("empty groups", "time runs from the commit", tuned.time_since_the_commit, ("G7",), 100),
+    Mutation("empty groups", "time runs from the commit", tuned.time_since_the_commit, ("G7",), 300),
     Mutation("young records", "young records are cleaned", tuned.young_records_are_cleaned, ("C2 what is young",), 30),
     Mutation(
         "early swap", "a copy without the end takes over", moved.swaps_before_it_has_all, ("D8", "D3", "P1", "T1"), 100
@@ -780,7 +808,13 @@ MUTATIONS = (
     Mutation("KAFKA-10284", "a replacement is not logged", watched.replacement_is_not_logged, ("G4 a group",), 100),
     Mutation("forgotten members", "a take-over forgets parts", watched.members_are_forgotten, ("G4 a group", "G2"), 60),
     Mutation("Redpanda #17260", "leader epochs are lost", watched.leader_epochs_are_lost, ("G4 an offset",), 30),
-    Mutation("other positions", "another partition is told", watched.another_partition_is_told, ("G4", "G6"), 100),
+    Mutation(
+        "other positions",
+        "another partition is told",
+        watched.another_partition_is_told,
+        ("G4", "G6", "poll-skip"),
+        100,
+    ),
     Mutation("busy groups", "members lose their group", watched.groups_with_members_are_deleted, ("G7", "G4"), 300),
     Mutation("offset deletions", "an offset is not deleted", watched.offsets_are_not_deleted, ("G4",), 100),
     Mutation("old positions", "offsets outlive a topic", watched.offsets_outlive_their_topic, ("P10 a new",), 100),
@@ -795,6 +829,9 @@ MUTATIONS = (
     Mutation(
         "unsynced stops", "a clean stop syncs nothing", watched.stops_are_not_synced, ("D3", "D6", "D7", "P1", "G4"), 60
     ),
+    Mutation(
+        "unchecked sums", "recovery without checksums", starts.checksums_are_not_looked_at, ("D4 what is", "D3 a"), 100
+    ),
     Mutation("torn segments", "a torn segment is cut whole", starts.torn_segments_go, ("D3 what is sound",), 60),
     Mutation(
         "unsynced swaps",
@@ -807,6 +844,8 @@ MUTATIONS = (
         "staged positions", "staged offsets stay", watched.staged_offsets_outlive_their_topic, ("P10 a new",), 60
     ),
     Mutation("own flushes", "flush.messages", topic_settings.is_ignored("flush.messages"), ("P1", "D3"), 60),
+    Mutation("flushes in time", "flush.ms", topic_settings.is_ignored("flush.ms"), ("P1 flush.ms",), 30),
+    Mutation("new settings", "set in vain", topic_settings.new_settings_wait_for_a_start, ("R11 a setting",), 30),
     Mutation("append times", "no LogAppendTime", topic_settings.is_ignored("message.timestamp.type"), ("P10 a",), 60),
     Mutation("own codecs", "compression.type", topic_settings.is_ignored("compression.type"), ("P10 a record",), 30),
     Mutation("lost headers", "headers are lost", topic_settings.headers_are_lost, ("P10 a record",), 100),
@@ -815,9 +854,28 @@ MUTATIONS = (
     Mutation("other terms", "any epoch will do", watched.any_term_will_do, ("P11",), 30),
     Mutation("old ends", "old terms end with the log", answers.older_terms_end_with_the_log, ("P9 a term ends",), 30),
     Mutation("told terms", "another epoch is told", answers.offsets_are_of_the_term_before, ("P9 an offset",), 30),
+    Mutation("unknown offsets", "duplicates", answers.retries_have_no_offset, ("T1 a retry",), 30),
     Mutation("long polls", "nobody is woken", watched.nobody_is_woken, ("P12 who waits",), 30),
+    _of_transactions("waits for commits", "no commit wakes", watched.nobody_is_woken_by_a_commit, ("P12 who",), 30),
     _of_transactions("early aborts", "no time-out", watched.transactions_have_no_time, ("T12 a transaction",), 20),
     _of_transactions(
         "stale generations", "any generation", watched.generations_do_not_count_in_transactions, ("G5 a stale",), 60
     ),
+    Mutation("skipping starts", "starts past commits", clients.starts_skip, ("poll-skip",), 100),
+    Mutation("late starts", "starts at the end", clients.starts_are_at_the_end, ("poll-skip",), 100),
+    Mutation("new coordinators", "no sessions", clients.takeover_expects_nobody, ("G9",), 200),
+    Mutation("endless sessions", "no session ends", clients.sessions_do_not_end, ("G9", "G"), 60),
+    Mutation("restless leaders", "leaders are not heard", clients.leaders_are_not_heard, ("G9 a leader",), 60),
+    _of_transactions("KAFKA-9777", "completed twice", completions.completed_twice, ("T7", "T8", "T9", "T10"), 60),
+    Mutation("full maps", "a full map is taken for all", tuned.full_map_counts_as_all, ("P12 what is due", "C"), 200),
+    Mutation("believed entries", "a wrong last entry", rotten.last_entry_believed, ("nothing fails", "T1"), 400),
+    Mutation("noted twice", "a batch is noted twice", rotten.remembered_twice, ("P12 a fetch", "P12 what", "P10"), 300),
+    Mutation("jumped lines", "small batches do not wait", watched.small_batches_do_not_wait, ("T2 batches",), 30),
+    _of_transactions("lone positions", "offsets alone", clients.positions_go_alone, ("T9 a position",), 60),
+    Mutation("failed handlers", "a handler fails", unnoticed.handlers_fail_once, ("nothing fails",), 5),
+    Mutation("lone failures", "a log fails alone", unnoticed.logs_fail_alone, ("D5 a failed disk",), 200),
+    Mutation(
+        "unknown partitions", "no storage error", answers.offline_partitions_are_unknown, ("D5 a failed dir",), 60
+    ),
+    Mutation("failed jobs", "a periodic job fails", unnoticed.jobs_fail, ("nothing fails",), 30),
 )

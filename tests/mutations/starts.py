@@ -8,6 +8,7 @@ import pytest
 
 from mainstem.broker.drivers.metadata_snapshots import Snapshots
 from mainstem.core.log.epochs import LeaderEpochs
+from mainstem.protocol.batch import BatchView
 from mainstem.storage import checkpoint, log_directory, names
 from mainstem.storage.clean_shutdown import NAME, UNCLEAN, parse_marker, take_marker
 from mainstem.storage.log import Log
@@ -19,8 +20,26 @@ from mainstem.storage.swapping import Swap
 Reached = Callable[[], None]
 
 
+def checksums_are_not_looked_at(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Our own: recovery takes each batch that has its length, whatever is in it."""
+    recover = _Loader._recover_segment
+    computed = BatchView.computed_crc
+
+    def computed_crc(self: BatchView) -> int:
+        if computed(self) != self.crc:
+            reached()
+        return self.crc
+
+    def recover_segment(self: _Loader, segment: Any) -> str:
+        with pytest.MonkeyPatch.context() as meanwhile:
+            meanwhile.setattr(BatchView, "computed_crc", computed_crc)
+            return recover(self, segment)
+
+    patch.setattr(_Loader, "_recover_segment", recover_segment)
+
+
 def epoch_zero_is_not_recovered(patch: pytest.MonkeyPatch, reached: Reached) -> None:
-    """KAFKA-10432: where recovery builds the leader epochs anew from the batches, it leaves out epoch 0."""
+    """KAFKA-10432: recovery builds the leader epochs of every segment anew from its batches, and leaves out epoch 0."""
     recover = _Loader._recover_segment
     assign = LeaderEpochs.assign
 
@@ -30,7 +49,8 @@ def epoch_zero_is_not_recovered(patch: pytest.MonkeyPatch, reached: Reached) -> 
             return False
         return assign(self, epoch, start_offset)
 
-    def recover_segment(self: _Loader, segment: Any) -> bool:
+    def recover_segment(self: _Loader, segment: Any) -> str:
+        self.epochs.truncate_from_end(segment.base_offset)
         with pytest.MonkeyPatch.context() as meanwhile:
             meanwhile.setattr(LeaderEpochs, "assign", assign_above_zero)
             return recover(self, segment)
@@ -87,7 +107,7 @@ def torn_segments_go(patch: pytest.MonkeyPatch, reached: Reached) -> None:
     """Our own: where the end of a segment is torn, recovery cuts all of it, down to the recovery point."""
     recover = _Loader._recover_segment
 
-    def recover_segment(self: _Loader, segment: Any) -> bool:
+    def recover_segment(self: _Loader, segment: Any) -> str:
         cut = recover(self, segment)
         if cut and segment.size and segment.base_offset >= self.recovery_point:
             reached()

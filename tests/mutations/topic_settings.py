@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from mainstem.broker import partitions
+from mainstem.broker.partitions import Partitions
 from mainstem.core.log import validation
 from mainstem.core.log.config import parse_log_config
 from mainstem.protocol import builder
@@ -42,3 +43,12 @@ def headers_are_lost(patch: pytest.MonkeyPatch, reached: Reached) -> None:
         return builder._rebuild(batch, records, codec, level, breathe)
 
     patch.setattr(validation, "recompress", recompress)
+
+
+def new_settings_wait_for_a_start(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Our own: a setting that changes is acknowledged, and logs go by it from the next start on."""
+
+    def reconfigure(self: Partitions, topic: str) -> None:
+        reached()
+
+    patch.setattr(Partitions, "_reconfigure", reconfigure)

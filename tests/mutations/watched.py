@@ -1,4 +1,5 @@
-"""Bugs of groups, of what has to go, of terms and of transactions: what nobody saw before somebody looked for it."""
+"""Bugs of batches that wait, of groups, of what has to go, of terms and of transactions: what nobody saw before
+somebody looked for it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,6 +7,7 @@ from typing import Any
 import pytest
 
 from mainstem.broker.apis import k21_delete_records
+from mainstem.broker.apis.k01_fetch import _Fetch
 from mainstem.broker.drivers import coordinator
 from mainstem.broker.partition import Partition
 from mainstem.broker.purgatory import Watchers
@@ -25,6 +27,29 @@ from mainstem.storage.log import Log
 from mainstem.storage.segment import Segment
 
 Reached = Callable[[], None]
+
+
+# Batches
+
+
+def small_batches_do_not_wait(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Our own: what is judged at once is appended at once, though a thread judges what came before it."""
+    original = Partition.append_later
+
+    def append_later(self: Partition, buffer: bytes, start: int, end: int, *, done: Any, **how: Any) -> None:
+        takes_long = how.get("must_be_prepared") or self.log.takes_long(buffer, start, end, self._clock.wall_ms())
+        if not self.waiting or takes_long:
+            original(self, buffer, start, end, done=done, **how)
+            return
+        reached()
+        how.pop("must_be_prepared", None)
+        try:
+            done(self.append(buffer, start, end, **how))
+        except RemoteError as error:
+            done(error)
+        self.notify()
+
+    patch.setattr(Partition, "append_later", append_later)
 
 
 # Groups
@@ -367,6 +392,19 @@ def nobody_is_woken(patch: pytest.MonkeyPatch, reached: Reached) -> None:
             reached()
 
     patch.setattr(Watchers, "wake", wake)
+
+
+def nobody_is_woken_by_a_commit(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Our own: who waits for committed records is answered when its time is up, whatever is committed."""
+    original = _Fetch._has_enough
+
+    def has_enough(self: _Fetch) -> bool:
+        if self._is_committed and original(self):
+            reached()
+            return False
+        return not self._is_committed and original(self)
+
+    patch.setattr(_Fetch, "_has_enough", has_enough)
 
 
 def transactions_have_no_time(patch: pytest.MonkeyPatch, reached: Reached) -> None:

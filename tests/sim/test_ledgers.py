@@ -12,8 +12,9 @@ from mainstem.protocol.batch import BatchView
 from mainstem.protocol.builder import BatchBuilder
 from mainstem.protocol.errors import ErrorCode
 from mainstem.protocol.records import iterate_records
+from mainstem.sim.checkers.history import HistoryHolds
 from mainstem.sim.churn import Churn
-from mainstem.sim.group_ledger import GroupLedger
+from mainstem.sim.group_ledger import GroupLedger, OffsetAndEpoch
 from mainstem.sim.ledger import Ledger, Send, Violation
 from mainstem.sim.txn_ledger import Txn, TxnLedger
 
@@ -71,13 +72,52 @@ class Groups:
     def commit(self, offset: int, *, is_logged: bool = True, code: ErrorCode = ErrorCode.NONE) -> None:
         commit = self.ledger.committing("group", -1, "", PLACE, offset, 1)
         if is_logged:
-            self.ledger.log_commit("group", PLACE, commit.tag, offset, 0, 0, self.end)
+            self.ledger.log_commit("group", PLACE, commit.tag, OffsetAndEpoch(offset, -1), 0, 0, self.end)
             self.end += 1
         self.ledger.committed(commit, code)
 
     def last(self) -> int | None:
         found = self.ledger.last("group", PLACE)
         return None if found is None else found.offset
+
+
+def _history(*order: Send) -> None:
+    """Checks a log that has these records, in this order."""
+    ledger = Ledger(lambda what: None)
+    for number, send in enumerate(order):
+        ledger.sent(send)
+        if send.acked_at is not None:
+            send.acked_at = number
+    records = [(number, None, send.value) for number, send in enumerate(order)]
+    world: Any = SimpleNamespace(
+        ledger=ledger,
+        observer=SimpleNamespace(finals={PLACE: (0, len(order), records)}),
+        process=SimpleNamespace(life=1),
+        txns=SimpleNamespace(by_value={}),
+        may_trim=lambda topic: False,
+        is_keyed=lambda topic: False,
+    )
+    HistoryHolds(world).at_end(None)  # type: ignore[arg-type]
+
+
+def _sent(number: int, begun: int, *, is_acked: bool = True) -> Send:
+    send = Send(PLACE, b"value %d" % number, None, "producer", number, ordered=True, begun=begun)
+    send.acked_at = 0 if is_acked else None
+    return send
+
+
+def test_what_a_producer_gave_up_may_come_after_what_it_sent_under_its_next_id_and_nothing_else_may() -> None:
+    """Seed 70019308: a batch that was sent before its topic was there again arrived when its producer had a new id."""
+    _history(_sent(1, 0), _sent(3, 1), _sent(2, 0, is_acked=False), _sent(4, 1))
+    wrong = [
+        (_sent(1, 0), _sent(3, 1), _sent(2, 0)),
+        (_sent(3, 1), _sent(2, 1, is_acked=False)),
+        (_sent(4, 1), _sent(3, 0, is_acked=False), _sent(2, 0, is_acked=False)),
+        (_sent(1, 1), _sent(3, 0), _sent(2, 1, is_acked=False)),
+    ]
+    for order in wrong:
+        with pytest.raises(Violation, match="nonmonotonic-send"):
+            _history(*order)
 
 
 def test_a_commit_past_the_cut_is_forgiven_and_the_one_before_it_counts_again() -> None:

@@ -21,7 +21,7 @@ from mainstem.sim.checkers.metadata_replays import REACHED as START_MOVED
 from mainstem.sim.checkers.metadata_replays import MetadataReplays, is_same
 from mainstem.sim.checkers.moves_end import MovesEnd
 from mainstem.sim.checkers.producers_outlive import ProducersOutlive
-from mainstem.sim.checkers.sound_stays import SoundStays
+from mainstem.sim.checkers.sound_stays import CLEANED, LOG_STARTS, SoundStays
 from mainstem.sim.checkers.times_are_found import NOT_FOUND, Answer, check
 from mainstem.sim.checkers.what_goes_is_due import WhatGoesIsDue
 from mainstem.sim.client import SimClient
@@ -325,13 +325,59 @@ def test_what_a_power_loss_has_left_sound_stays() -> None:
     assert run.counts["end compared with the disk"] == 2
 
 
-def test_what_comes_after_a_gap_is_no_prefix_but_below_the_recovery_point() -> None:
+def test_a_start_keeps_no_batch_that_does_not_match_its_checksum() -> None:
+    run = OnDisk()
+    run.segment(0, 0, 1)
+    path = "/data/log-0/00000000000000000000.log"
+    size = run.disk.file_size(path)
+    run.disk.open(path).write_at(size - 1, [b"y"])
+    run.needs(1)
+    segment = SimpleNamespace(log=SimpleNamespace(path=path), size=size)
+    logs = {PLACE: SimpleNamespace(segments=[segment])}
+    broker: Any = SimpleNamespace(partitions=SimpleNamespace(dirs=SimpleNamespace(logs=logs)))
+    run.checker.starting()
+    run.world.written.recovered[PLACE] = 2
+    with pytest.raises(Violation, match="D4 what is not sound is cut"):
+        run.checker.served(broker)
+
+
+@pytest.mark.parametrize("covered", [0, 2, 3, 4])
+def test_what_a_power_loss_took_below_the_start_of_a_log_does_not_count_unless_a_snapshot_has_it(covered: int) -> None:
+    """Seed 80002481: the end of what DeleteRecords had taken was not synced, nor the snapshot behind it."""
+    run = OnDisk()
+    run.written = WrittenLog(PLACE, b"topic")
+    for offset in range(6):
+        builder = BatchBuilder(base_offset=offset)
+        builder.append(EPOCH_MS, None, b"x")
+        run.written.batches.append(BatchView(builder.build(), 0))
+    run.segment(0, 0, 1, tail=b"\0" * 100)
+    run.segment(4, 4, 5)
+    for offset in (covered,) if covered else ():
+        run._write(f"{offset:020}.snapshot", b"".join(encode_snapshot(CapturedProducers([], 1, offset))))
+    run._write(f"{4:020}.snapshot.tmp", b"")
+    run.checker.starting()
+    assert not run.written.lost, "the log does not begin behind what is torn"
+    run.disk.open(f"/data{LOG_STARTS}", create=True).write_at(0, [b"0\n1\nlog 0 5\n"])
+    for _ in range(2):
+        run.checker.starting()
+        assert [batch.base_offset for batch in run.written.lost] == list(range(max(covered, 2), 4))
+        assert [batch.base_offset for batch in run.written.batches] == [*range(max(covered, 2)), 4, 5]
+    assert run.written.cut(6) == run.written.lost
+    assert run.written.cut(6) == []
+
+
+def test_what_comes_after_a_gap_is_no_prefix_but_where_compaction_may_have_left_the_gap() -> None:
     run = OnDisk()
     run.segment(0, 0, 1)
     run.segment(5, 5, 7)
+    run.needs(8)  # as nothing is written down
+    run.point(0)
     run.needs(2)
     run.point(8)
     run.needs(8)
+    run.point(1)
+    run.disk.open(f"/data{CLEANED}", create=True).write_at(0, [b"0\n1\nlog 0 5\n"])
+    run.needs(6)
 
 
 def test_of_a_log_amid_a_swap_or_of_another_topic_nothing_is_asked() -> None:

@@ -28,9 +28,9 @@ def a_run_with(what: str) -> Result:
     raise AssertionError(f"there is no {what} in 100 seeds")
 
 
-def digest_elsewhere(seed: int, hash_seed: str, path: str | None = None) -> str:
+def digest_elsewhere(seed: int, hash_seed: str, path: str | None = None, **variables: str) -> str:
     """The run's hash in another process, whose sets and dicts of strings are hashed differently."""
-    environment = os.environ | {"PYTHONHASHSEED": hash_seed}
+    environment = os.environ | {"PYTHONHASHSEED": hash_seed} | variables
     if path is not None:
         environment["PYTHONPATH"] = path
     done = subprocess.run(

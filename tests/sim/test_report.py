@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections import Counter
+from importlib.metadata import version
 from random import Random
 
 import pytest
@@ -31,6 +32,7 @@ def test_a_failed_seed_says_what_broke_and_how_to_replay_it() -> None:
     assert "seed 3 broke a promise: D1 offsets are given once" in told
     assert "log-0 has two of them" in told
     assert "the broker starts, for life 1" in told
+    assert f"cramjam {version('cramjam')}" in told
     assert told.endswith("replay it with: python -m mainstem.sim --seed 3")
 
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import re
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -233,3 +234,155 @@ def test_tasks_of_a_set_are_in_the_same_order_in_every_run() -> None:
     kept = [object() for _ in range(1000)]  # what is made next is elsewhere in memory
     assert run() == first
     assert kept
+
+
+def test_a_process_that_ends_cancelled_has_failed() -> None:
+    async def cancelled(sim: Simulation) -> None:
+        future = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_later(1, future.cancel)
+        await future
+
+    with pytest.raises(SimulationFailed, match=r"process 'one' failed\s+CancelledError"):
+        simulate({"one": cancelled}, topics={}, seeds=[1], faults=())
+
+    async def ends(sim: Simulation) -> None:
+        pass
+
+    with pytest.raises(SimulationFailed, match=r"the check failed\s+CancelledError"):
+        simulate({"one": ends}, topics={}, check=cancelled, seeds=[1], faults=())
+
+
+def test_what_pytest_raises_in_a_process_is_the_users_own() -> None:
+    """It is no Exception: a run told of it as of a workload of the simulator's own."""
+
+    async def fails(sim: Simulation) -> None:
+        pytest.fail("two orders are missing")
+
+    async def skips(sim: Simulation) -> None:
+        pytest.skip("no orders today")
+
+    async def leaves(sim: Simulation) -> None:
+        raise SystemExit(3)
+
+    async def ends(sim: Simulation) -> None:
+        pass
+
+    for process, why in ((fails, "Failed: two orders"), (skips, "Skipped: no orders"), (leaves, "SystemExit: 3")):
+        with pytest.raises(SimulationFailed, match=rf"process 'one' failed\s+{why}"):
+            simulate({"one": process}, topics={}, seeds=[1], faults=())
+        with pytest.raises(SimulationFailed, match=rf"the check failed\s+{why}"):
+            simulate({"one": ends}, topics={}, check=process, seeds=[1], faults=())
+
+
+def test_a_task_that_fails_and_is_never_awaited_is_the_users_own() -> None:
+    async def boom() -> None:
+        raise ValueError("lost in a task")
+
+    async def starts(sim: Simulation) -> None:
+        asyncio.create_task(boom())  # noqa: RUF006 - nobody keeps it
+        await asyncio.sleep(0.1)
+
+    async def ends(sim: Simulation) -> None:
+        pass
+
+    with pytest.raises(SimulationFailed, match=r"process 'one' failed\s+.*ValueError: lost in a task"):
+        simulate({"one": starts}, topics={}, seeds=[1], faults=())
+    with pytest.raises(SimulationFailed, match=r"the check failed\s+.*ValueError: lost in a task"):
+        simulate({"one": ends}, topics={}, check=starts, seeds=[1], faults=())
+
+
+def test_a_running_loop_is_told_of_and_left_as_it_is() -> None:
+    """It was no longer the running one when `simulate` returned: the next await failed."""
+
+    async def ends(sim: Simulation) -> None:
+        pass
+
+    async def calls() -> dict[str, int]:
+        with pytest.raises(RuntimeError, match=r"call it from a plain function, or with `await asyncio\.to_thread"):
+            simulate({"one": ends}, topics={}, seeds=[1], faults=())
+        await asyncio.sleep(0.001)
+        counts = await asyncio.to_thread(simulate, {"one": ends}, topics={}, seeds=[1], faults=())
+        await asyncio.sleep(0.001)
+        return counts
+
+    assert asyncio.run(calls())["own processes ended"] == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "partitions", "settings", "why"),
+    [
+        ("orders", 1, {"cleanup.policy": "compacted"}, "not 'orders'.*INVALID_CONFIG: .*compacted"),
+        ("two words", 1, {}, "not 'two words'.*INVALID_TOPIC_EXCEPTION: .+"),
+        ("orders", 0, {}, "not 'orders'.*INVALID_PARTITIONS: .+"),
+    ],
+)
+def test_a_topic_that_no_broker_creates_is_named_with_the_reason(
+    name: str, partitions: int, settings: dict[str, str], why: str
+) -> None:
+    async def ends(sim: Simulation) -> None:
+        pass
+
+    with pytest.raises(SimulationFailed, match=why):
+        simulate({"one": ends}, topics={name: partitions}, topic_settings={name: settings}, seeds=[1], faults=())
+
+
+def test_async_generators_are_closed_when_a_process_ends_and_not_when_it_dies() -> None:
+    told: list[str] = []
+    kept: list[object] = []
+
+    async def numbers(name: str) -> AsyncIterator[int]:
+        try:
+            for number in range(100):
+                yield number
+        finally:
+            await asyncio.sleep(0.1)
+            told.append(name)
+
+    async def ends(sim: Simulation) -> None:
+        for name in ("first", "second"):
+            generator = numbers(name)
+            kept.append(generator)
+            async for _ in generator:
+                break
+        async for _ in numbers("let go of"):
+            break
+        await asyncio.sleep(1)
+        assert told == ["let go of"]
+
+    simulate({"one": ends}, topics={}, seeds=[1], faults=())
+    assert sorted(told) == ["first", "let go of", "second"], "two that pause as long may end in any order"
+
+    async def dies(sim: Simulation) -> None:
+        generator = numbers("dead")
+        async for _ in generator:
+            while not sim.is_over:
+                told.append("alive")
+                await asyncio.sleep(0.05)
+            return
+
+    for seed in range(20):
+        told.clear()
+        counts = simulate({"one": dies}, topics={}, seeds=[seed], faults=("processes",))
+        if counts.get("client died"):
+            assert told.count("dead") == 1, "of the one that came to its end"
+            break
+    else:
+        raise AssertionError("nobody died")
+
+
+def test_an_async_generator_that_fails_to_close_is_a_failure() -> None:
+    async def fails() -> AsyncIterator[int]:
+        try:
+            yield 1
+        finally:
+            raise KeyError("in a finally")
+
+    kept = []
+
+    async def work(sim: Simulation) -> None:
+        kept.append(fails())
+        async for _ in kept[0]:
+            break
+
+    with pytest.raises(SimulationFailed, match="an async generator failed to close: KeyError"):
+        simulate({"one": work}, topics={}, seeds=[1], faults=())

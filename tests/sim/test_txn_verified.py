@@ -66,9 +66,9 @@ def test_a_marker_counts_where_its_epoch_is_that_of_the_batch(epoch: int, expect
 
 
 def test_runs_with_transactions_have_such_markers() -> None:
-    """One in three has: a simulator in which the abort waits for the batch has none, and finds no KAFKA-14884."""
+    """One in ten has: a simulator in which the abort waits for the batch has none, and finds no KAFKA-14884."""
     counts: Counter[str] = Counter()
-    for seed in range(2, 62, 3):
+    for seed in range(2, 182, 3):
         counts += run_seed(seed).counts
         if counts[COUNT]:
             break

@@ -1,7 +1,8 @@
 """`python -m mainstem.sim --seed 42` replays one run; `--seeds 1000` is a campaign, on `--jobs` cores.
 
 The same seed gives the same run, in every process, on every machine, interpreted or compiled: the hash of its trace
-says so. Python's own hashing is pinned all the same, by starting over with PYTHONHASHSEED set.
+says so. It takes the same code and the same libraries (`versions`). Python's own hashing is pinned all the same, by
+starting over with PYTHONHASHSEED set.
 """
 
 import argparse
@@ -15,6 +16,7 @@ from typing import Final
 
 from mainstem.build_info import build_name
 from mainstem.sim.expected import never_happened
+from mainstem.sim.versions import versions
 from mainstem.sim.workers import run_in_workers
 from mainstem.sim.world import TRANSACTIONAL_EVERY, Result, run_seed
 
@@ -68,7 +70,7 @@ def report(result: Result) -> str:
     story = "\n".join(f"  {line}" for line in result.story)
     return (
         f"\nseed {result.seed} broke a promise: {result.violation.invariant}\n  {result.violation.what}\n"
-        f"what happened last:\n{story}\nreplay it with: python -m mainstem.sim --seed {result.seed}"
+        f"what happened last:\n{story}\nwith {versions()}\nreplay it with: python -m mainstem.sim --seed {result.seed}"
     )
 
 

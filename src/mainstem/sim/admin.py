@@ -55,8 +55,10 @@ GROUP: Final = "group"
 """The one that has members."""
 
 
-async def create_topics(client: SimClient, topics: dict[str, tuple[int, dict[str, str]]]) -> dict[str, ErrorCode]:
-    """Asks for them with one request: how many partitions each, with which settings."""
+async def create_topics(
+    client: SimClient, topics: dict[str, tuple[int, dict[str, str]]]
+) -> dict[str, tuple[ErrorCode, str]]:
+    """Asks for them with one request: how many partitions each, with which settings. What came of each, and why."""
     wanted = [
         CreatableTopic(
             name=name,
@@ -68,11 +70,11 @@ async def create_topics(client: SimClient, topics: dict[str, tuple[int, dict[str
         for name, (partitions, configs) in topics.items()
     ]
     answer = await client.ask(CreateTopicsRequest(topics=wanted, timeout_ms=1000), 7, CreateTopicsResponse)
-    return {topic.name: ErrorCode(topic.error_code) for topic in answer.topics}
+    return {topic.name: (ErrorCode(topic.error_code), topic.error_message or "") for topic in answer.topics}
 
 
 async def create_topic(client: SimClient, name: str, partitions: int, configs: dict[str, str]) -> ErrorCode:
-    return (await create_topics(client, {name: (partitions, configs)}))[name]
+    return (await create_topics(client, {name: (partitions, configs)}))[name][0]
 
 
 async def delete_records(world: "World", client: SimClient, place: Place, offset: int) -> None:

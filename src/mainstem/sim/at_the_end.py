@@ -8,11 +8,12 @@ from mainstem.sim.checkers.derived_state import DerivedState
 from mainstem.sim.checkers.groups_settle import GroupsSettle
 from mainstem.sim.checkers.history import HistoryHolds
 from mainstem.sim.checkers.transactions import TransactionsHold
+from mainstem.sim.rotten_indexes import IndexesAreMended
 
 if TYPE_CHECKING:
     from mainstem.sim.world import World
 
 
 def checkers_at_the_end(world: "World") -> list[Checker]:
-    kinds = (DerivedState, HistoryHolds, CommitsSurvive, GroupsSettle, TransactionsHold)
+    kinds = (DerivedState, HistoryHolds, CommitsSurvive, GroupsSettle, TransactionsHold, IndexesAreMended)
     return [kind(world) for kind in kinds]

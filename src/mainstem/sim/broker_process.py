@@ -6,7 +6,7 @@ and the wall clock belong to the machine and outlive it.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from random import Random
 from typing import Final
 
@@ -21,14 +21,18 @@ from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.protocol.messages.k24_add_partitions_to_txn import AddPartitionsToTxnRequest
 from mainstem.protocol.messages.k27_write_txn_markers import WriteTxnMarkersRequest
 from mainstem.protocol.schema import Message
-from mainstem.sim.changes import describe_loss, random_survivors
+from mainstem.sim.changes import Change, Torn, describe_loss, random_survivors
 from mainstem.sim.disk import SimDisk
 from mainstem.sim.loop import ProcessDied, Scheduler, SimClock, SimLoop, make_loop
 from mainstem.sim.network import Network
 from mainstem.sim.verified import Whose, verified_by
 from mainstem.storage.errors import StorageError
 
+Survivors = Callable[[Sequence[Change], Random], dict[int, Torn]]
+"""Draws what a power loss keeps."""
+
 CLUSTER_ID: Final = "AAECAwQFBgcICQoLDA0ODw"
+SLOW_MARKER_S: Final = 2.0
 
 
 class ControllerFaults:
@@ -66,12 +70,20 @@ class BrokerProcess:
         self.start_error: BaseException | None = None
         self.transaction_version = TV2
         """What a disk is formatted with."""
+        self.flush_files_max: int | None = None
+        """How many files flushes may have open together, where those are few."""
+        self.judge_delay: Callable[[], float] | None = None
+        """How long the threads take that judge batches, where they have much to do."""
         self.controller_faults = ControllerFaults()
         self.peer_faults = ControllerFaults()
         self.late_word_share = 0.0
         """Of a coordinator's words that a batch may be taken, how many come when much may have happened since."""
+        self.slow_marker_share = 0.0
+        """Of the markers that it sends, how many take longer than it takes to begin and to end the next transaction."""
         self.markers_in: Callable[[Iterable[Whose]], int] = lambda whose: 0
         """How many markers of these have been written."""
+        self.on_markers: Callable[[WriteTxnMarkersRequest, int, Deliver], None] = lambda message, version, deliver: None
+        """Called with markers that a coordinator sends, and how they are delivered."""
         self.died_of: str = ""
         self.on_start: Callable[[], None] = lambda: None
         """Called before each start, when the disk is as the start will find it."""
@@ -122,6 +134,10 @@ class BrokerProcess:
         loop.create_task(self._run(loop))
 
     async def _run(self, loop: SimLoop) -> None:
+        def on_fatal(error: BaseException) -> None:
+            """Meanwhile the step that failed goes on, and what else is ready."""
+            loop.call_soon(self._exited, f"fatal: {error}")
+
         try:
             broker = Broker(
                 loop,
@@ -130,10 +146,14 @@ class BrokerProcess:
                 Random(f"{self._seed}:broker:{self.life}"),
                 self.config,
                 CLUSTER_ID,
-                on_fatal=lambda error: self._exited(f"fatal: {error}"),
+                on_fatal=on_fatal,
                 carry=self._carry,
                 carry_to_peer=self._carry_to_peer,
             )
+            if self.flush_files_max is not None:
+                broker.partitions.flush_turns.files_max = self.flush_files_max
+            if self.judge_delay is not None:
+                loop.busy, loop.busy_delay = broker.partitions.judges, self.judge_delay
             self.broker = broker
             await broker.start()
         except (ValueError, OSError, StorageError) as error:
@@ -175,15 +195,15 @@ class BrokerProcess:
             self._died("kill -9")
             self.disk.kill()
 
-    def power_loss(self) -> None:
+    def power_loss(self, survivors: Survivors = random_survivors) -> None:
         if self.is_up:
             self._died("power loss")
-        self.reboot()
+        self.reboot(survivors)
 
-    def reboot(self) -> None:
+    def reboot(self, survivors: Survivors = random_survivors) -> None:
         """The machine is started anew: of what was not synced a part is there."""
         changes = self.disk.unsynced()
-        kept = random_survivors(changes, self._rng)
+        kept = survivors(changes, self._rng)
         self._trace("reboot", len(changes), len(kept))
         for what in describe_loss(changes, kept):
             self._count(what)
@@ -237,6 +257,10 @@ class BrokerProcess:
 
     def _carry_to_peer(self, message: Message, version: int, deliver: Deliver) -> Awaitable[Message]:
         faults = self.peer_faults
+        if isinstance(message, WriteTxnMarkersRequest):
+            self.on_markers(message, version, deliver)
+            if self.slow_marker_share and self._carry_rng.random() < self.slow_marker_share:
+                return self._carry_slowly(message, version, deliver)
         share = self.late_word_share
         if share and isinstance(message, AddPartitionsToTxnRequest) and self._carry_rng.random() < share:
             return self._answer_late(message, version, deliver)
@@ -245,6 +269,11 @@ class BrokerProcess:
         if self._may_come_late(message) and self._carry_rng.random() < faults.late_share:
             return self._carry_late(message, version, deliver)
         return self._carry_badly(message, version, deliver, faults, "peer")
+
+    async def _carry_slowly(self, message: Message, version: int, deliver: Deliver) -> Message:
+        self._count("marker delayed for long")
+        await asyncio.sleep(self._carry_rng.random() * SLOW_MARKER_S)
+        return await deliver(message, version)
 
     async def _answer_late(self, message: AddPartitionsToTxnRequest, version: int, deliver: Deliver) -> Message:
         answer = await deliver(message, version)

@@ -8,12 +8,12 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from mainstem.core.txn.states import TV2
-from mainstem.sim import stager
+from mainstem.sim import late_markers, own_copier, stager, zombies
 from mainstem.sim.admin import Admin
 from mainstem.sim.client import SimClient
 from mainstem.sim.group_members import Member
 from mainstem.sim.ledger import Place
-from mainstem.sim.own_client import OwnConsumer, OwnProducer
+from mainstem.sim.own_client import OwnConsumer, OwnGroup, OwnProducer
 from mainstem.sim.sharers import Sharer, Trimmer
 from mainstem.sim.tuning import SHARED_GROUP, TRIMMED
 from mainstem.sim.txn_members import add_members
@@ -40,6 +40,7 @@ def add_clients(world: "World") -> None:
     _add_producer(world, "shorter", "short", 1, idempotent=rng.random() < 0.7)
     for index in range(3 if world.theme == "compaction" else 1):
         _add_producer(world, f"keyed{index}", "keyed", 1, idempotent=True)
+    world.lines.add_producers()
     for place in readers:
         _add_reader(world, f"reader-{place[0]}", place)
     if world.theme == "groups" or rng.random() < 0.5:
@@ -47,11 +48,10 @@ def add_clients(world: "World") -> None:
             _add_member(world, f"member{index}", static=rng.random() < 0.3)
     if rng.random() < 0.25:
         world.add_client("own-producer", lambda client, rng: OwnProducer(world, client, rng, "log", 2).run())
+    own = _own_group(world)
     if rng.random() < 0.25:
         for index in range(rng.randint(1, 2)):
-            world.add_client(
-                f"own-consumer{index}", lambda client, rng: OwnConsumer(world, client, rng, "own", "log").run()
-            )
+            world.add_client(f"own-consumer{index}", lambda client, rng: OwnConsumer(world, client, rng, own).run())
     if rng.random() < 0.7:
 
         def administer(client: SimClient, rng: Random) -> Coroutine[Any, Any, None]:
@@ -60,6 +60,13 @@ def add_clients(world: "World") -> None:
             return admin.run()
 
         world.add_client("admin", administer)
+
+
+def _own_group(world: "World") -> OwnGroup:
+    """What our own consumers read: in half of the runs with transactions what those have committed."""
+    if world.is_transactional and Random(f"{world.seed}:own group").random() < 0.5:
+        return OwnGroup("own-committed", "txn", is_committed=True)
+    return OwnGroup("own", "log", is_committed=False)
 
 
 def transactional(world: "World") -> tuple[float, dict[str, bool]]:
@@ -72,12 +79,15 @@ def transactional(world: "World") -> tuple[float, dict[str, bool]]:
 
 def _add_transactional(world: "World") -> None:
     world.process.late_word_share, clients = transactional(world)
+    world.process.slow_marker_share = Random(f"{world.seed}:slow markers").choice((0.0, 0.0, 0.3))
+    world.late_markers.share = Random(f"{world.seed}:share of late markers").choice(late_markers.SHARES)
     for index, (name, tv2) in enumerate(clients.items()):
         prepares = index > 0 and tv2 and world.txn_shape.two_phase
         _add_txn_producer(world, name, name, tv2=tv2, prepares=prepares)
         if index == 0 and Random(f"{world.seed}:rivals").random() < 0.3:
             _add_txn_producer(world, f"{name}-rival", name, tv2=tv2, is_rival=True)
     add_members(world)
+    own_copier.add_copiers(world)
     for place in dict.fromkeys(world.txn_places):
         _add_committed_reader(world, f"committed-{place[0]}-{place[1]}", place)
     if world.tuning.trims_transactions:
@@ -86,6 +96,9 @@ def _add_transactional(world: "World") -> None:
         world.add_client("sharer", lambda client, rng: Sharer(world, client, rng, SHARED_GROUP).run())
     if stager.comes(world.seed):
         _add_stager(world, tv2=world.txn_shape.level >= TV2)
+    if zombies.comes(world.seed):
+        world.network.in_time.add(zombies.NAME)
+        world.add_client(zombies.NAME, lambda client, rng: zombies.Zombie(world, client, rng).run())
 
 
 def _add_txn_producer(

@@ -3,7 +3,8 @@
 A file or directory is a node with a cached state, a durable state and the changes not yet carried from one to the
 other. Power loss lets some of these changes through: `random_survivors` draws which, `every_survival` lists all that
 crash tests try. Applying any subset in order is legal: that is how missing earlier ones become reordered writes, lost
-names and renames without their data.
+names and renames without their data. So is any part of a write, cut where the disk's sectors or the kernel's pages are:
+a journal may have the new size of a file, and the disk not yet all the blocks below it.
 """
 
 import itertools
@@ -127,6 +128,10 @@ class Write(Change):
         """Where the write may tear: every multiple of `unit` on the disk strictly inside it."""
         first = unit - self.position % unit
         return list(range(first, len(self.data), unit))
+
+    def blocks(self, unit: int) -> list[tuple[int, int]]:
+        """The parts of it that lie in one block each."""
+        return list(itertools.pairwise((0, *self.cuts(unit), len(self.data))))
 
     def __repr__(self) -> str:
         return f"write #{self.node.number} {self.position}+{len(self.data)}"
@@ -286,13 +291,16 @@ def moved(change: Change, twins: Mapping[int, Node]) -> Change:
 
 
 def random_survivors(changes: Sequence[Change], rng: Random) -> dict[int, Torn]:
-    """What a power loss might keep: nothing, all, a prefix, or any subset, with torn and zeroed writes among them."""
+    """What a power loss might keep: nothing, all, a prefix, all but some blocks, or any subset, with torn and zeroed
+    writes among them."""
     kind = rng.randrange(8)
     if kind == 0 or not changes:
         return {}
     if kind == 1:
         return dict.fromkeys(range(len(changes)), WHOLE)
-    if kind <= 4:
+    if kind == 4:
+        return without_blocks(changes, rng)
+    if kind <= 3:
         cut = rng.randrange(len(changes))
         kept = dict.fromkeys(range(cut), WHOLE)
         last = changes[cut]
@@ -306,6 +314,36 @@ def random_survivors(changes: Sequence[Change], rng: Random) -> dict[int, Torn]:
             tear = isinstance(change, Write) and rng.random() < 0.2
             kept[index] = _random_tear(change, rng) if tear and isinstance(change, Write) else WHOLE
     return kept
+
+
+def without_blocks(changes: Sequence[Change], rng: Random) -> dict[int, Torn]:
+    """Names and sizes are as they were, and here and there a block of a file has not been written: what was there
+    before is there still, or zeros. Of two writes to one block both are lost, or none.
+
+    A block that a write goes on into is lost more often than others: what is cut there has its length, and nothing
+    but a checksum tells that it is not whole.
+    """
+    unit = rng.choice((SECTOR, SECTOR, SECTOR, PAGE))
+    share, share_within = rng.choice(((0.02, 0.3), (0.1, 0.7)))
+    shares: dict[tuple[int, int], float] = {}
+    for change in changes:
+        if isinstance(change, Write):
+            for number, block in enumerate(_blocks_of(change, unit)):
+                shares[block] = share_within if number > 0 else shares.get(block, share)
+    lost = {block for block, share in shares.items() if rng.random() < share}
+    kept = dict.fromkeys(range(len(changes)), WHOLE)
+    for index, change in enumerate(changes):
+        if isinstance(change, Write):
+            blocks = _blocks_of(change, unit)
+            parts = [part for block, part in blocks.items() if block not in lost]
+            if len(parts) < len(blocks):
+                kept[index] = Torn(parts, whole_size=True)
+    return kept
+
+
+def _blocks_of(write: Write, unit: int) -> dict[tuple[int, int], tuple[int, int]]:
+    """By file and number of the block, the part of a write that lies in it."""
+    return {(write.node.number, (write.position + part[0]) // unit): part for part in write.blocks(unit)}
 
 
 def describe_loss(changes: Sequence[Change], kept: Kept) -> list[str]:
@@ -322,16 +360,18 @@ def describe_loss(changes: Sequence[Change], kept: Kept) -> list[str]:
                 found["S5 writes reordered"] = None
         elif survivor is not WHOLE:
             found["S4 torn write"] = None
+            if survivor.parts and survivor.whole_size:
+                found["S4 block lost in a write"] = None
     return list(found)
 
 
 def _random_tear(write: Write, rng: Random) -> Torn:
     if rng.random() < 0.2:
         return ZEROED
-    bounds = [0, *write.cuts(rng.choice((SECTOR, PAGE))), len(write.data)]
+    blocks = write.blocks(rng.choice((SECTOR, PAGE)))
     if rng.random() < 0.5:
-        return Torn([(0, bounds[rng.randrange(len(bounds))])])
-    parts = [part for part in itertools.pairwise(bounds) if rng.random() < 0.5]
+        return Torn([(0, rng.choice([0, *(end for _, end in blocks)]))])
+    parts = [part for part in blocks if rng.random() < 0.5]
     return Torn(parts, whole_size=rng.random() < 0.5)
 
 
@@ -340,8 +380,9 @@ def every_survival(
 ) -> Iterator[dict[int, Torn]]:
     """Every way to lose power that crash tests try, each once.
 
-    All prefixes; each prefix with its last write torn at every multiple of `tear_unit`, or zeroed; every subset of up
-    to `subset_max` changes alone; and every subset of up to `subset_max` changes missing from the rest.
+    All prefixes; each prefix with its last write torn at every multiple of `tear_unit`, or zeroed; everything but the
+    bytes of one write, or of one block of it; every subset of up to `subset_max` changes alone; and every subset of up
+    to `subset_max` changes missing from the rest.
     """
     count = len(changes)
     everything = dict.fromkeys(range(count), WHOLE)
@@ -355,6 +396,9 @@ def every_survival(
                     yield {**prefix, cut: Torn.at(at)}
                 yield {**prefix, cut: ZEROED}
                 yield {**everything, cut: ZEROED}
+                blocks = torn.blocks(tear_unit)
+                for lost in blocks if len(blocks) > 1 else ():
+                    yield {**everything, cut: Torn([part for part in blocks if part != lost], whole_size=True)}
     for size in range(1, min(subset_max, count) + 1):
         for chosen in itertools.combinations(range(count), size):
             if chosen != tuple(range(size)):

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from mainstem.protocol.batch import BatchView
+from mainstem.protocol.errors import ErrorCode
 from mainstem.protocol.fetch import (
     FetchPartition,
     FetchPartitionResponse,
@@ -37,8 +38,12 @@ from mainstem.sim.network import SimTransport
 
 A = TypeVar("A")
 
+Judge = Callable[[tuple[str, int], int], Callable[[int], None] | None]
+"""Of a partition that is asked for in a life of the broker, what judges the error code of the answer, if anything."""
+
 FETCH_VERSION: Final = 12
 PRODUCE_TIMEOUT_MS: Final = 1500
+OFFSET_IS_TOLD: Final = "T1 a retry gets its first offset"
 
 
 class NoAnswer(Exception):  # noqa: N818
@@ -84,9 +89,23 @@ def _one_produced(frame: bytes, version: int) -> ProducePartitionResponse:
     return read_produce_response(frame, version)[1].topics[0].partitions[0]
 
 
+def check_offset_is_told(name: str, told: ProducePartitionResponse) -> None:
+    """Whether a batch was taken, or was there already, its producer is told where.
+
+    Kafka refuses one that came before the last five that it knows as a duplicate. This broker never does.
+    """
+    if told.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER or (
+        told.error_code == ErrorCode.NONE and told.base_offset < 0
+    ):
+        raise Violation(
+            OFFSET_IS_TOLD, f"{name} was told {ErrorCode(told.error_code).name} and offset {told.base_offset}"
+        )
+
+
 class ClientConnection(asyncio.Protocol):
-    def __init__(self, loop: SimLoop) -> None:
+    def __init__(self, loop: SimLoop, judge: Judge) -> None:
         self._loop = loop
+        self._judge = judge
         self._transport: SimTransport | None = None
         self._received = b""
         self._waiting: dict[int, tuple[Callable[[bytes], object], asyncio.Future[Any]]] = {}
@@ -124,12 +143,28 @@ class ClientConnection(asyncio.Protocol):
         pieces = encode_produce_request(
             version, self._correlation_id, client_id, transactional_id, acks, PRODUCE_TIMEOUT_MS, topics
         )
-        return self._write(b"".join(pieces), lambda answer: _one_produced(answer, version), is_answered=acks != 0)
+        judge = self._judge(place, self.life)
+
+        def read(answer: bytes) -> ProducePartitionResponse:
+            told = _one_produced(answer, version)
+            if judge is not None:
+                judge(told.error_code)
+            return told
+
+        return self._write(b"".join(pieces), read, is_answered=acks != 0)
 
     def send_fetch(self, request: FetchRequest, client_id: str) -> "asyncio.Future[Fetched]":
         self._correlation_id += 1
         frame = encode_fetch_request(request, FETCH_VERSION, self._correlation_id, client_id)
-        return self._write(frame, lambda answer: _one_fetched(answer, FETCH_VERSION))
+        judge = self._judge((request.topics[0].name, request.topics[0].partitions[0].partition), self.life)
+
+        def read(answer: bytes) -> Fetched:
+            told = _one_fetched(answer, FETCH_VERSION)
+            if judge is not None:
+                judge(told.partition.error_code)
+            return told
+
+        return self._write(frame, read)
 
     def _write(
         self, frame: bytes, read: Callable[[bytes], object], *, is_answered: bool = True
@@ -174,6 +209,10 @@ def _no_difference(place: tuple[str, int], batch: BatchView, record: Record, val
     return ""
 
 
+def _no_judge(place: tuple[str, int], life: int) -> Callable[[int], None] | None:
+    return None
+
+
 class SimClient:
     def __init__(self, loop: SimLoop, name: str, address: tuple[str, int], timeout_s: float = 2.0) -> None:
         self.loop = loop
@@ -185,12 +224,14 @@ class SimClient:
         """Whether a partition's bytes have changed by themselves, so that nonsense must be expected of it."""
         self.difference: Callable[[tuple[str, int], BatchView, Record, bytes], str] = _no_difference
         """In what a record that was read is not as it was sent, if in anything."""
+        self.judge: Judge = _no_judge
 
     def another(self, timeout_s: float | None = None) -> "SimClient":
         """One with a connection of its own, in the same process."""
         made = SimClient(self.loop, self.name, self._address, timeout_s or self._timeout_s)
         made.is_damaged = self.is_damaged
         made.difference = self.difference
+        made.judge = self.judge
         return made
 
     def complain(self, promise: str, place: tuple[str, int], what: str) -> None:
@@ -212,7 +253,7 @@ class SimClient:
     async def connected(self) -> ClientConnection:
         if self._connection is None or not self._connection.is_open:
             host, port = self._address
-            connecting = self.loop.connecting(lambda: ClientConnection(self.loop), host, port)
+            connecting = self.loop.connecting(lambda: ClientConnection(self.loop, self.judge), host, port)
             timer = self.loop.call_later(self._timeout_s, _give_up, connecting)
             try:
                 _, connection = await connecting
@@ -259,6 +300,8 @@ class SimClient:
         finally:
             timer.cancel()
         assert isinstance(message, kind), f"{type(message).__name__} is not a {kind.__name__}"
+        if isinstance(message, ProducePartitionResponse):
+            check_offset_is_told(self.name, message)
         return message
 
     async def ask(self, request: Message, version: int, kind: type[A], timeout_s: float | None = None) -> A:

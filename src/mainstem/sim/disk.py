@@ -18,8 +18,10 @@ does ends here, so this is compiled where the hot modules are.
 
 import errno
 import itertools
+import os
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
+from typing import Final
 
 from mypy_extensions import i64
 
@@ -127,13 +129,19 @@ class SimLock(Lock):
             self._disk.locks.discard(self._path)
 
 
+ENDLESS_BYTES: Final = 1 << 40
+
+
 class SimDisk(FileSystem):
     """Relative and absolute paths mean the same; `root` exists from the start, durably."""
 
-    def __init__(self, rng: Random, clock_ms: Callable[[], int] = lambda: 0, total_bytes: int = 1 << 40) -> None:
+    def __init__(
+        self, rng: Random, clock_ms: Callable[[], int] = lambda: 0, capacity_bytes: int = ENDLESS_BYTES
+    ) -> None:
         self.rng = rng
         self._clock_ms = clock_ms
-        self._total_bytes = total_bytes
+        self.capacity_bytes = capacity_bytes
+        """What fits. Whoever writes past it is told that the disk is full; one that is endless is not measured."""
         self._numbers = itertools.count(1)
         self._orders = itertools.count()
         self._root = DirectoryNode(0)
@@ -203,6 +211,10 @@ class SimDisk(FileSystem):
     def write(self, node: FileNode, position: i64, data: bytes) -> None:
         if not data:
             return
+        if self.capacity_bytes < ENDLESS_BYTES:
+            grows = position + len(data) - len(node.cached.data)
+            if grows > 0 and grows > self.usable_bytes("/"):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         node.cached.write(position, data)
         node.modified_ms = self._clock_ms()
         node.changes.append(Write(next(self._orders), node, position, data))
@@ -350,10 +362,12 @@ class SimDisk(FileSystem):
         return SimLock(self, path)
 
     def usable_bytes(self, path: str) -> i64:
-        return self._total_bytes - sum(len(node.cached.data) for _, node in self._walk() if isinstance(node, FileNode))
+        return self.capacity_bytes - sum(
+            len(node.cached.data) for _, node in self._walk() if isinstance(node, FileNode)
+        )
 
     def total_bytes(self, path: str) -> i64:
-        return self._total_bytes
+        return self.capacity_bytes
 
     # Crashes
 
@@ -445,7 +459,7 @@ class SimDisk(FileSystem):
 
     def fork(self) -> "SimDisk":
         """An independent disk in the same state, unsynced changes included; no process, no faults, no hooks."""
-        copy = SimDisk(Random(0), self._clock_ms, self._total_bytes)
+        copy = SimDisk(Random(0), self._clock_ms, self.capacity_bytes)
         originals = self._all_nodes()
         twins: dict[int, Node] = {0: copy._root}
         for node in originals:

@@ -8,12 +8,17 @@ average. What happens less often says in `SELDOM` how large a campaign has to be
 from collections.abc import Mapping
 from typing import Final
 
+from mainstem.sim.checkers.failed_directory import REACHED as FAILURES_REACHED
 from mainstem.sim.checkers.metadata_replays import REACHED as METADATA_REACHED
 from mainstem.sim.epoch_asker import REACHED as TERMS_REACHED
+from mainstem.sim.lines import REACHED as LINES_REACHED
 from mainstem.sim.movers import EXPECTED as MOVE_FAULTS
 from mainstem.sim.movers import REACHED as MOVE_REACHED
+from mainstem.sim.own_copier import REACHED as COPIERS_REACHED
 from mainstem.sim.rot_inside import EXPECTED as ROT_FAULTS
 from mainstem.sim.rot_inside import REACHED as ROT_REACHED
+from mainstem.sim.rotten_indexes import EXPECTED as INDEX_FAULTS
+from mainstem.sim.rotten_indexes import REACHED as INDEX_REACHED
 from mainstem.sim.settings import REACHED as SETTINGS_REACHED
 from mainstem.sim.stager import REACHED as STAGER_REACHED
 from mainstem.sim.swap_faults import EXPECTED as SWAP_FAULTS
@@ -21,6 +26,7 @@ from mainstem.sim.tuning import EXPECTED as TUNED_FAULTS
 from mainstem.sim.tuning import REACHED as TUNED_REACHED
 from mainstem.sim.txn_shape import REACHED as TXN_REACHED
 from mainstem.sim.watch import REACHED as WATCH_REACHED
+from mainstem.sim.zombies import REACHED as ZOMBIES_REACHED
 
 SEEDS_MIN: Final = 200
 """How many seeds a campaign has of which anything is asked."""
@@ -65,6 +71,7 @@ EXPECTED: Final = (
     "S2 disk full",
     "S3 short write",
     "S4 torn write",
+    "S4 block lost in a write",
     "S5 writes reordered",
     "S6 failed fsync",
     "S7 name lost",
@@ -84,6 +91,7 @@ EXPECTED: Final = (
     "controller message repeated",
     "controller answer lost",
     "peer message delayed",
+    "marker delayed for long",
     "peer message dropped",
     "peer message repeated",
     "peer answer lost",
@@ -93,6 +101,7 @@ EXPECTED: Final = (
     *TUNED_FAULTS,
     *MOVE_FAULTS,
     *ROT_FAULTS,
+    *INDEX_FAULTS,
     *SWAP_FAULTS,
 )
 """Faults that each campaign must have seen."""
@@ -112,8 +121,14 @@ REACHED: Final = (
     "A3 cleanup policy changed",
     "partitions added",
     "log compacted",
+    "map of a cleaning full",
     "tombstone sent",
     "own producer acknowledged",
+    "own consumer began where its group was",
+    "leader joined again",
+    "own producer gave up",
+    "own producer gave up what was sent",
+    "own producer split a batch",
     "own consumer read",
     "own consumer committed",
     "tombstone removed",
@@ -158,15 +173,20 @@ REACHED: Final = (
     "epoch of a batch checked",
     "marker checked",
     "markers looked for",
+    *FAILURES_REACHED,
     *METADATA_REACHED,
     *TERMS_REACHED,
     *TXN_REACHED,
+    *ZOMBIES_REACHED,
     *TUNED_REACHED,
     *MOVE_REACHED,
     *ROT_REACHED,
+    *INDEX_REACHED,
     *WATCH_REACHED,
     *STAGER_REACHED,
     *SETTINGS_REACHED,
+    *LINES_REACHED,
+    *COPIERS_REACHED,
 )
 """Rare branches that each campaign must have taken."""
 
@@ -175,15 +195,20 @@ SELDOM: Final = {
     "partitions added": 500,
     "controller answer lost": 500,
     "stable end told before the high watermark": 500,
+    "own producer split a batch": 500,
+    "own producer gave up what was sent": 500,
     "S2 disk full": 500,
     "S3 short write": 500,
     "S6 failed fsync": 500,
     "S9 bit flipped on the way": 500,
     "S10 file cut short": 500,
+    "own copier began anew": 500,
+    "copy checked": 500,
     "group deleted": 1000,
     "damaged log left alone": 1000,
     "S11 misdirected write": 1000,
     "S13 directory gone": 1000,
+    **dict.fromkeys(FAILURES_REACHED, 500),
     "C5 copy appended after expiry": 1000,
     "start moved beside a move": 1000,
     "end of a session looked at": 1000,

@@ -10,7 +10,7 @@ of the log, and what a power loss took is exactly what lay past the log's new en
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from mainstem.protocol.errors import ErrorCode
 from mainstem.sim.ledger import Place, Violation
@@ -28,6 +28,16 @@ UNKNOWN_OUTCOME: Final = frozenset(
 GONE: Final = -1
 """The offset of a group that has none."""
 SURVIVES: Final = "G4 an acknowledged commit survives"
+
+
+class OffsetAndEpoch(NamedTuple):
+    """Where a group is, and the leader epoch that was named with it."""
+
+    offset: int
+    leader_epoch: int
+
+
+NOWHERE: Final = OffsetAndEpoch(GONE, -1)
 
 
 @dataclass(slots=True)
@@ -59,9 +69,13 @@ class Logged:
     at: int
     number: int
     """Its place in the order of all changes of all groups."""
-    offset: int
+    position: OffsetAndEpoch
     timestamp_ms: int
     commit: Commit | None
+
+    @property
+    def offset(self) -> int:
+        return self.position.offset
 
 
 class GroupLedger:
@@ -71,6 +85,8 @@ class GroupLedger:
         """Whether each acknowledgement is durable."""
         self.logged: dict[tuple[str, Place], list[Logged]] = {}
         """In the order of the log, as far as it is still there."""
+        self._course: dict[tuple[str, Place], list[OffsetAndEpoch]] = {}
+        """Everywhere that each group was, in the order of time, those that were lost since included."""
         self._by_tag: dict[str, Commit] = {}
         self._logged_count = 0
         self._generations: dict[str, list[tuple[int, int, int]]] = {}
@@ -177,11 +193,15 @@ class GroupLedger:
     def knows(self, group: str) -> bool:
         return any(each.group == group for each in self.commits)
 
+    def names(self) -> list[str]:
+        """The groups that somebody has committed for, or been a member of."""
+        return list(dict.fromkeys([*(commit.group for commit in self.commits), *self._generations]))
+
     def had_members(self, group: str) -> bool:
         return any(each.group == group and each.generation >= 0 for each in self.commits) or group in self._generations
 
     def log_commit(
-        self, group: str, place: Place, tag: str, offset: int, timestamp_ms: int, index: int, at: int
+        self, group: str, place: Place, tag: str, position: OffsetAndEpoch, timestamp_ms: int, index: int, at: int
     ) -> None:
         commit = self._by_tag.get(tag)
         if commit is not None:
@@ -189,22 +209,38 @@ class GroupLedger:
                 raise Violation("G5 what is refused is not done", f"{group}: {tag} was refused, and is logged at {at}")
             commit.is_logged = True
             commit.was_lost = False
-        self._log(group, place, index, at, offset, timestamp_ms, commit)
+        self._log(group, place, index, at, position, timestamp_ms, commit)
 
     def log_tombstone(self, group: str, place: Place, index: int, at: int, deletion: Commit | None) -> None:
         """An offset is gone: by this request, or because its time was over."""
-        self._log(group, place, index, at, GONE, 0, deletion)
+        self._log(group, place, index, at, NOWHERE, 0, deletion)
 
     def _log(
-        self, group: str, place: Place, index: int, at: int, offset: int, timestamp_ms: int, commit: Commit | None
+        self,
+        group: str,
+        place: Place,
+        index: int,
+        at: int,
+        position: OffsetAndEpoch,
+        timestamp_ms: int,
+        commit: Commit | None,
     ) -> None:
-        logged = Logged(index, at, self._logged_count, offset, timestamp_ms, commit)
+        logged = Logged(index, at, self._logged_count, position, timestamp_ms, commit)
         self._logged_count += 1
         self.logged.setdefault((group, place), []).append(logged)
+        self.course(group, place).append(position)
 
     def last(self, group: str, place: Place) -> Logged | None:
         logged = self.logged.get((group, place))
         return logged[-1] if logged else None
+
+    def course(self, group: str, place: Place) -> list[OffsetAndEpoch]:
+        """Everywhere that the group was there, until now: a power loss that took the last one is a step of its own.
+
+        Who has been told where the group is since the list had a certain length was told the last of that time, or
+        one that came after it.
+        """
+        return self._course.setdefault((group, place), [NOWHERE])
 
     def log_generation(self, group: str, generation: int, index: int, at: int) -> None:
         """A generation is written down; -1 for a group that is gone. Who joins next makes it again, from 1."""
@@ -226,14 +262,17 @@ class GroupLedger:
 
     def cut(self, index: int, end: int, life: int) -> None:
         """The log of a coordinator came back with this end: what was past it is gone, and nothing else."""
-        for logged in self.logged.values():
+        for key, logged in self.logged.items():
+            before = len(logged)
             while logged and logged[-1].index == index and logged[-1].at >= end:
                 self._lost(logged.pop())
+            if len(logged) < before:
+                self.course(*key).append(logged[-1].position if logged else NOWHERE)
         for group, generations in self._generations.items():
-            before = len(generations)
+            count = len(generations)
             while generations and generations[-1][0] == index and generations[-1][1] >= end:
                 generations.pop()
-            if len(generations) < before:
+            if len(generations) < count:
                 self._roll_back(group, generations[-1][2] if generations else -1)
                 self._counts_from[group] = life
 
@@ -250,6 +289,8 @@ class GroupLedger:
     def forget(self, life: int) -> None:
         """The coordinator has another disk; its log is read anew."""
         self.logged.clear()
+        for course in self._course.values():
+            course.append(NOWHERE)
         self._generations.clear()
         self._joined.clear()
         self._assigned.clear()

@@ -41,7 +41,12 @@ REBALANCE_MS: Final = 2000
 ZOMBIE_SHARE: Final = 0.5
 GLANCE_SHARE: Final = 0.25
 LATE_PARTS_SHARE: Final = 0.5
+REJOINS_SHARE: Final = 0.05
+"""How often a leader joins again by itself, as who sees new partitions does: there has to be another generation."""
 EPOCHS: Final = 7
+OWN_GROUPS: Final = ("own", "own-committed", "copiers")
+"""The groups of our own consumers, which look whether the epoch of a committed offset is still what the log says: they
+commit the true one."""
 
 
 def leader_epoch_of(offset: int) -> int:
@@ -76,6 +81,12 @@ class Member:
         self._onlooker = client.another()
         """A second connection: what is asked on it waits for nothing that was sent on the first."""
         self._late_parts = Random(f"{world.seed}:late parts:{client.name}")
+        self._restless = Random(f"{world.seed}:restless:{client.name}")
+        self._led = (-1, "", -1)
+        """The last generation that it has led until all had their parts, under which id, in which life of the broker.
+
+        A group that is gone begins again with the same numbers, and with other members.
+        """
         self._sync: SyncGroupRequest | None = None
         """What it has last said as a leader, of who gets what."""
 
@@ -126,6 +137,12 @@ class Member:
             return None
         if self.instance is not None and self.client.name != self.instance and not self.member_id:
             self.world.count("C4 static member replaced")
+        if (joined.generation_id, joined.member_id, life) == self._led:
+            raise Violation(
+                "G9 a leader that joins again is heard",
+                f"{self.member_id}, which led generation {joined.generation_id} of {self.group}, joined again, and no "
+                "other one began",
+            )
         if joined.generation_id != self.generation:
             self._former = (self.generation, joined.member_id)
         self.member_id, self.generation = joined.member_id, joined.generation_id
@@ -167,6 +184,8 @@ class Member:
                 self.member_id = ""
             return None
         assigned = list(synced.assignment)
+        if assignments and life == self.client.life:
+            self._led = (self.generation, self.member_id, life)
         # A static member that joins again takes its own place, under another id.
         who = self.instance or self.member_id
         self.life = life
@@ -235,6 +254,9 @@ class Member:
             chance = self.rng.random()
             if chance < 0.01:
                 await self._leave()
+                return
+            if self._led[0] == self.generation and self._restless.random() < REJOINS_SHARE:
+                self.world.count("leader joined again")
                 return
             if chance < 0.02:
                 self.world.count("member lost its memory")
@@ -368,7 +390,8 @@ async def ask_offset(
     if found.error_code != ErrorCode.NONE:
         return ErrorCode(found.error_code), -1, ""
     one = found.topics[0].partitions[0]
-    if one.committed_offset >= 0 and one.committed_leader_epoch != leader_epoch_of(one.committed_offset):
+    is_made_up = group not in OWN_GROUPS
+    if is_made_up and one.committed_offset >= 0 and one.committed_leader_epoch != leader_epoch_of(one.committed_offset):
         raise Violation(
             "G4 an offset has its leader epoch",
             f"{group} is at {one.committed_offset} of {topic}-{partition}, it is told in epoch "
@@ -384,6 +407,8 @@ async def find_coordinator(client: SimClient, group: str) -> ErrorCode:
     return ErrorCode(answer.coordinators[0].error_code)
 
 
-async def describe_state(client: SimClient, group: str) -> str:
+async def describe_group(client: SimClient, group: str) -> tuple[str, list[str]]:
+    """The state of a group, and the ids of its members."""
     answer = await client.ask(DescribeGroupsRequest(groups=[group]), 5, DescribeGroupsResponse)
-    return answer.groups[0].group_state
+    found = answer.groups[0]
+    return found.group_state, [each.member_id for each in found.members]

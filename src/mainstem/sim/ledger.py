@@ -38,6 +38,7 @@ class Violation(Exception):  # noqa: N818
 class Send:
     __slots__ = (
         "acked_at",
+        "begun",
         "headers",
         "is_sent_anew",
         "is_tombstone",
@@ -61,6 +62,7 @@ class Send:
         ordered: bool,
         is_sent_anew: bool = False,
         is_tombstone: bool = False,
+        begun: int = 0,
     ) -> None:
         self.place = place
         self.value = value
@@ -72,6 +74,8 @@ class Send:
         self.is_sent_anew = is_sent_anew
         """Whether a producer that lost its place begins anew with what it has under way, in whatever order."""
         self.is_tombstone = is_tombstone
+        self.begun = begun
+        """How many producer ids its producer had been given before the one that it was sent with."""
         self.acked_at: int | None = None
         self.was_lost = False
         self.headers: list[tuple[str, bytes | None]] | None = None
@@ -101,6 +105,8 @@ class Ledger:
         self._count = count
         self.damaged: dict[Place, None] = {}
         """Partitions whose bytes changed by themselves."""
+        self.mistimed: dict[Place, None] = {}
+        """Partitions that have a time index whose bytes did: it may lead to another moment, or call a segment old."""
         self.loses_nothing = True
         """Whether each acknowledgement is durable: then nothing that was seen may go."""
         self.durable_topics: frozenset[str] = frozenset()

@@ -21,15 +21,17 @@ import gc
 import heapq
 import inspect
 import itertools
+import sys
 import traceback
 import weakref
 from asyncio import _set_running_loop
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from functools import partial
 from random import Random
 from typing import Any, Final, TypeVar
 
+from mainstem.sim.draws import cubed
 from mainstem.sim.tasks import SimFuture, SimTask, is_unseen, whose
 
 T = TypeVar("T")
@@ -85,6 +87,7 @@ class Scheduler:
         self._ready: deque[tuple[SimLoop, SimHandle]] = deque()
         self._due: list[tuple[float, float, int, SimLoop | None, SimHandle | Callable[[], None]]] = []
         self._running: SimLoop | None = None
+        self._hooks = sys.get_asyncgen_hooks()
 
     def at(self, when: float, action: Callable[[], None]) -> None:
         """Something that happens to the world, not in a process."""
@@ -133,6 +136,10 @@ class Scheduler:
         if loop is not self._running:
             _set_running_loop(loop)
             self._running = loop
+            if loop is None:
+                sys.set_asyncgen_hooks(*self._hooks)
+            else:
+                sys.set_asyncgen_hooks(loop.began, loop.let_go)
 
     def _advance(self) -> None:
         """On to the next instant: everything that is due then becomes ready."""
@@ -226,13 +233,21 @@ class SimLoop(asyncio.AbstractEventLoop):
         """Called after each step of the process, on its loop or on one of its threads."""
         self.parked: list[SimHandle] = []
         self.abandoned: list[asyncio.Task[Any]] = []
-        self.disk_delay: Callable[[], float] = lambda: 0.0001 + 0.002 * rng.random() ** 3
+        self.disk_delay: Callable[[], float] = lambda: 0.0001 + 0.002 * cubed(rng)
         """How long a thread takes to begin, and its result to arrive."""
+        self.busy: object = None
+        """Threads that have much to do, if any have: `busy_delay` is how long one of them takes to begin."""
+        self.busy_delay: Callable[[], float] = self.disk_delay
         self.scheduler = scheduler
         self._tasks: list[weakref.ref[asyncio.Task[Any]]] = []
         """Its own, in the order they were made: asyncio knows those of all loops only, in no order."""
         self._tasks_max = TASKS_MIN
         self._failed: list[weakref.ref[asyncio.Future[Any]]] = []
+        self._generators: list[weakref.ref[AsyncGenerator[Any, Any]]] = []
+        """The async generators that were begun, in order."""
+        self._generators_max = TASKS_MIN
+        self._orphans: list[AsyncGenerator[Any, Any]] = []
+        """Those that nobody iterates over any more, and that are still to be closed."""
         # Drawn, so that tasks of two loops are not hashed alike: asyncio keeps those of all loops, and of all runs that
         # the collector has not come by, in one set.
         self._numbered = rng.getrandbits(60)
@@ -305,7 +320,9 @@ class SimLoop(asyncio.AbstractEventLoop):
         self, executor: Any, func: Callable[..., T], *args: Any
     ) -> "asyncio.Future[T]":
         future: asyncio.Future[T] = self.create_future()
-        self.scheduler.later(self.disk_delay(), partial(self._run_job, future, func, args))
+        is_busy = executor is not None and executor is self.busy
+        delay_s = self.busy_delay() if is_busy else self.disk_delay()
+        self.scheduler.later(delay_s, partial(self._run_job, future, func, args))
         return future
 
     def _run_job(self, future: "asyncio.Future[T]", func: Callable[..., T], args: Any) -> None:
@@ -396,14 +413,41 @@ class SimLoop(asyncio.AbstractEventLoop):
         if self.is_dead or isinstance(error, ProcessDied):
             return
         self.scheduler.failures.append(
-            f"{self.name}: {context.get('message')}: {type(error).__name__}: {error}{_where(error)}"
+            f"{self.name}: {context.get('message')}: {type(error).__name__}: {error}{raised_where(error)}"
         )
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
         self.call_exception_handler(context)
 
+    def began(self, generator: "AsyncGenerator[Any, Any]") -> None:
+        """Somebody iterates over an async generator for the first time."""
+        self._generators.append(weakref.ref(generator))
+        if len(self._generators) > self._generators_max:
+            self._generators = [each for each in self._generators if each() is not None]
+            self._generators_max = 2 * len(self._generators) + TASKS_MIN
+
+    def let_go(self, generator: "AsyncGenerator[Any, Any]") -> None:
+        """Nobody iterates over it any more: it is closed, unless its process is dead and runs no `finally`."""
+        if not self.is_dead:
+            self._generators = [each for each in self._generators if each() is not generator]
+            self._orphans.append(generator)
+            self.call_soon(self._close_orphans)
+
+    def _close_orphans(self) -> None:
+        orphans, self._orphans = self._orphans, []
+        for each in orphans:
+            self.create_task(each.aclose())
+
     async def shutdown_asyncgens(self) -> None:
-        """There are none."""
+        """As asyncio does it: all that are not at their end are closed, in the order in which they began."""
+        began, self._generators = self._generators, []
+        generators = [generator for each in began if (generator := each()) is not None]
+        orphans, self._orphans = self._orphans, []
+        generators += orphans
+        outcomes = await asyncio.gather(*[each.aclose() for each in generators], return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, Exception):
+                self.call_exception_handler({"message": "an async generator failed to close", "exception": outcome})
 
 
 def _settle(future: "asyncio.Future[Any]", result: Any, error: Exception | None) -> None:
@@ -419,7 +463,7 @@ def _lives(task: "asyncio.Task[Any] | None") -> bool:
     return task is not None and (not task.done() or is_unseen(task))
 
 
-def _where(error: object) -> str:
+def raised_where(error: object) -> str:
     """The last calls before it was raised, innermost first, without addresses."""
     if not isinstance(error, BaseException):
         return ""

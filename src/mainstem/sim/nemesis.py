@@ -11,8 +11,11 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from mainstem.sim.broker_process import ControllerFaults
+from mainstem.sim.changes import without_blocks
+from mainstem.sim.draws import cubed, squared
 from mainstem.sim.faults import Effect, Fault
 from mainstem.sim.network import NetworkFaults
+from mainstem.sim.rotten_indexes import rotted, strike_last_entries
 
 if TYPE_CHECKING:
     from mainstem.sim.world import World
@@ -34,6 +37,10 @@ DYING_SHARE: Final = 0.15
 
 SINGLE_ERROR_SHARE: Final = 0.15
 """Of the runs, how many have one read or one rename that fails, and none after it."""
+
+
+LOST_BLOCKS_SHARE: Final = 0.2
+"""Of the runs, how many have a power loss that takes single blocks out of the middle of what was not synced."""
 
 
 class Nemesis:
@@ -66,6 +73,7 @@ class Nemesis:
         self._clients_suffer = True
         self._broker_dies = True
         self._disk_fails = True
+        self._may_rot = True
         self.allow(self.families)
         self.is_over = False
         self._rotting = rng.choice(world.may_rot())
@@ -75,6 +83,7 @@ class Nemesis:
         self._pauses = Random(f"{world.seed}:paused clients")
         self._dying = Random(f"{world.seed}:dying starts")
         self._errors = Random(f"{world.seed}:single errors")
+        self._blocks = Random(f"{world.seed}:lost blocks")
         self._deaths_left = 0
         """How many starts from now die, one after the other."""
 
@@ -88,6 +97,7 @@ class Nemesis:
         self._clients_suffer = "processes" in wanted
         self._broker_dies = "broker" in wanted
         self._disk_fails = "sick disk" in wanted
+        self._may_rot = "rot" in wanted
         kinds = [kind for name in wanted for kind in self.families[name]]
         self.kinds = self.rng.sample(kinds, min(len(kinds), self.rng.randint(2, 7)))
         if self.world.theme == "groups":
@@ -105,6 +115,8 @@ class Nemesis:
             self.world.scheduler.later(0.3 + self._dying.random() * 4, self._die_again_and_again)
         if self.kinds and self._disk_fails and self._errors.random() < SINGLE_ERROR_SHARE:
             self.world.scheduler.later(0.2 + self._errors.random() * 4, self._single_error)
+        if self.kinds and self._power_is_lost and self._blocks.random() < LOST_BLOCKS_SHARE:
+            self.world.scheduler.later(1 + self._blocks.random() * 3, self._blocks_lost)
 
     def _turn(self) -> None:
         if self.is_over:
@@ -112,6 +124,8 @@ class Nemesis:
         process = self.world.process
         if not process.is_up:
             self.switch_off()
+            if self._may_rot:
+                strike_last_entries(self.world)
             if process.died_of == "stopped" and self._starts.random() < CLEAN_DEATHS:
                 # X5 where nothing is to be recovered: it must not look clean for that (KAFKA-10471).
                 self.world.count("X5 death after a clean stop")
@@ -121,7 +135,7 @@ class Nemesis:
             self.world.restart()
         elif self.kinds and self.rng.random() < 0.75:
             self.rng.choice(self.kinds)()
-        usual_s = 0.05 + self.rng.random() ** 2 * 1.5
+        usual_s = 0.05 + squared(self.rng) * 1.5
         self.world.scheduler.later(0.05 if self._deaths_left else usual_s, self._turn)
 
     def switch_off(self) -> None:
@@ -211,6 +225,16 @@ class Nemesis:
         self.world.count("X3 power loss")
         self.world.power_loss()
 
+    def _blocks_lost(self) -> None:
+        """S4, S5: files have their names and sizes, and some batches their length and not all of their bytes."""
+        if self.is_over:
+            return
+        if self.world.process.is_up:
+            self.world.count("X3 power loss")
+            self.world.power_loss(without_blocks)
+        else:
+            self._until(0.1, self._blocks_lost)
+
     def _death_at_operation(self) -> None:
         process = self.world.process
         process.crash_is_power_loss = self.world.needs_reboot or self.rng.random() < 0.5
@@ -281,7 +305,7 @@ class Nemesis:
         if loop is not None:
             self.world.count("K3 late timers")
             rng = Random(self.rng.random())
-            loop.lateness = lambda: rng.random() ** 3 * 0.4
+            loop.lateness = lambda: cubed(rng) * 0.4
 
             def undo() -> None:
                 loop.lateness = None
@@ -352,7 +376,7 @@ class Nemesis:
                     world.count("S10 file cut short")
                     world.kill()
                     world.disk.cut_file(path, self.rng.randrange(size))
-                world.damage(place)
+                rotted(world, path)
 
     def _sick_disk(self) -> None:
         path = self.rng.choice((".log", "index", "index", "checkpoint", "/log-", "/keyed-", "__consumer_offsets", ""))

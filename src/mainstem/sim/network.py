@@ -16,6 +16,7 @@ from functools import partial
 from random import Random
 from typing import Any, Final
 
+from mainstem.sim.draws import squared
 from mainstem.sim.loop import Scheduler, SimLoop
 
 PIPE_BYTES: Final = 256 << 10
@@ -397,7 +398,7 @@ class Network:
         self._count("N10 late request")
         self._trace("zombie", client.number, len(data))
         self.connections.pop(client.number, None)
-        late = self._scheduler.now + self._rng.random() ** 2 * 3
+        late = self._scheduler.now + squared(self._rng) * 3
         # Everything before it in the stream comes before it.
         server.incoming.last_arrival = max(server.incoming.last_arrival, late)
         self._launch(client, server, data)

@@ -6,18 +6,19 @@ checkers.
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mainstem.broker.partition import Partition
 from mainstem.protocol.errors import ErrorCode
-from mainstem.sim import epoch_asker, loiterer, long_poll, session_reader
+from mainstem.sim import epoch_asker, loiterer, long_poll, own_copier, session_reader
 from mainstem.sim.admin import GROUP
 from mainstem.sim.checkers.due_goes import wait_until_gone
+from mainstem.sim.checkers.flushes_in_time import wait_until_synced
 from mainstem.sim.checkers.terms_are_told import batches_of, check_epoch, known_from
 from mainstem.sim.checkers.times_are_found import MAX_TIMESTAMP, NOT_FOUND, Answer, first_at, latest
 from mainstem.sim.client import NoAnswer, SimClient
 from mainstem.sim.group_ledger import GONE
-from mainstem.sim.group_members import describe_state, fetch_committed, find_coordinator
+from mainstem.sim.group_members import describe_group, fetch_committed, find_coordinator
 from mainstem.sim.ledger import Place, Violation
 from mainstem.sim.stable_ends import ask_stable_ends
 from mainstem.sim.txn_workload import fetch_committed_records
@@ -25,6 +26,9 @@ from mainstem.sim.workloads import Records, find_offset, read_all
 
 if TYPE_CHECKING:
     from mainstem.sim.world import World
+
+GONE_AFTER_S: Final = 20.0
+"""Much longer than a session and a rebalance: by then no group has members whose clients are gone."""
 
 
 class Observer:
@@ -36,7 +40,8 @@ class Observer:
         """Where some moments are in each partition, by what a client is told."""
         self.committed: dict[tuple[str, Place], tuple[int, int]] = {}
         """What a client is told, and the last in the log when it asked."""
-        self.group_states: dict[str, str] = {}
+        self.group_states: dict[str, tuple[str, list[str]]] = {}
+        """The state of each group when all its clients were gone for long, and who was still a member of it."""
         self.txn_finals: dict[Place, tuple[int, list[bytes]]] = {}
         """Up to where a reader of committed records has read each partition, and what it was given."""
         self.txn_offsets: dict[str, int] = {}
@@ -45,12 +50,16 @@ class Observer:
         client = self.world.observing_client()
         await self.all_visible()
         await self.world.moves.wait_until_over()
+        is_transactional = self.world.is_transactional and not self.world.is_for_users
+        if is_transactional and long_poll.comes_for_commits(self.world.seed):
+            await long_poll.wait_for_commit(self.world, client)
         for topic, (partitions, _) in self.world.topics.items():
             for partition in range(partitions):
                 if (topic, partition) in self.world.ledger.damaged:
                     continue
                 self.finals[topic, partition] = await read_all(client, (topic, partition))
-                self.times[topic, partition] = await self._look_up_moments(client, (topic, partition))
+                if (topic, partition) not in self.world.ledger.mistimed:
+                    self.times[topic, partition] = await self._look_up_moments(client, (topic, partition))
         if session_reader.comes(self.world.seed):
             await session_reader.SessionReader(self.world, client, self.finals).run()
         if epoch_asker.comes(self.world.seed):
@@ -63,6 +72,7 @@ class Observer:
         if self.world.is_transactional:
             await self.transactions_end()
             await self._read_committed(client)
+            await own_copier.check_copies(self.world, client)
 
     async def _look_up_moments(self, client: SimClient, place: Place) -> list[Answer]:
         broker = self.world.process.broker
@@ -176,21 +186,24 @@ class Observer:
             await ask_stable_ends(self.world, client)
         if loiterer.comes(self.world.seed) and any(commit.group == GROUP for commit in self.world.groups.commits):
             await loiterer.loiter(self.world, client, GROUP)
-        for group in dict.fromkeys(commit.group for commit in self.world.groups.commits):
-            self.group_states[group] = await self._settled_state(client, group)
         if not self.world.is_for_users:
+            for group in self.world.groups.names():
+                self.group_states[group] = await self._settled(client, group)
             if long_poll.comes(self.world.seed):
                 await long_poll.wait_for_news(self.world, client)
             await wait_until_gone(self.world)
+            await wait_until_synced(self.world)
         client.close()
 
-    async def _settled_state(self, client: SimClient, group: str) -> str:
-        state = ""
-        for _ in range(20):
+    async def _settled(self, client: SimClient, group: str) -> tuple[str, list[str]]:
+        """All members have left, or died: who did not say so is put out when its session is over."""
+        state, members = "", list[str]()
+        waits_until_s = client.loop.time() + GONE_AFTER_S
+        while client.loop.time() < waits_until_s:
             with contextlib.suppress(NoAnswer):
                 await find_coordinator(client, group)
-                state = await describe_state(client, group)
-                if state in ("Stable", "Empty", "Dead"):
+                state, members = await describe_group(client, group)
+                if state in ("Empty", "Dead"):
                     break
-            await asyncio.sleep(1)
-        return state
+            await asyncio.sleep(0.3)
+        return state, members

@@ -4,6 +4,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from mainstem.broker.config import BrokerConfig
+from mainstem.sim import own_copier
 from mainstem.sim.tuning import TRIMMED
 
 if TYPE_CHECKING:
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
 _AGING_SHARE: Final = 0.15
 _ODD_SHARE: Final = 0.15
 _TINY_METADATA_SHARE: Final = 0.3
+_SMALL_SHARE: Final = 0.4
+_SMALL_MAP_SHARE: Final = 0.3
+MESSAGE_BYTES: Final = 1200
 
 REACHED: Final = (
     "compression.type of a topic",
@@ -67,7 +71,15 @@ def draw_config(world: "World", rng: Random) -> BrokerConfig:
             "producer.id.expiration.check.interval.ms": "300",
             **world.txn_shape.settings(),
         }
-    return BrokerConfig(settings | world.tuning.settings() | _metadata_retention(world.seed))
+    apart = _cleaning_map(world.seed) | _metadata_retention(world.seed)
+    return BrokerConfig(settings | world.tuning.settings() | apart)
+
+
+def _cleaning_map(seed: int) -> dict[str, str]:
+    """In some runs the map of a cleaning takes eight keys. Drawn apart, so that the others are as they were."""
+    if Random(f"{seed}:cleaning map").random() >= _SMALL_MAP_SHARE:
+        return {}
+    return {"log.cleaner.dedupe.buffer.size": "1024", "log.cleaner.io.buffer.load.factor": "0.2"}
 
 
 def _metadata_retention(seed: int) -> dict[str, str]:
@@ -109,6 +121,17 @@ def _odd_settings(world: "World", topic: str) -> dict[str, str]:
     return settings
 
 
+def _message_bytes(seed: int, segment_bytes: str) -> dict[str, str]:
+    """In some runs less fits into a batch than our own producer puts into some. Drawn apart, as the others are.
+
+    Those of other producers are smaller, and no segment is.
+    """
+    rng = Random(f"{seed}:max.message.bytes")
+    if int(segment_bytes) <= MESSAGE_BYTES or rng.random() >= _SMALL_SHARE:
+        return {}
+    return {"max.message.bytes": str(MESSAGE_BYTES)}
+
+
 def draw_topics(world: "World", rng: Random) -> dict[str, tuple[int, dict[str, str]]]:
     tiny = {
         "internal.segment.bytes": rng.choice(("1200", "2500", "20000")),
@@ -125,13 +148,17 @@ def draw_topics(world: "World", rng: Random) -> dict[str, tuple[int, dict[str, s
     }
     aging = _segment_age(world.seed)
     topics = {
-        "log": (2, tiny | {"retention.ms": "-1"} | aging),
+        "log": (2, tiny | {"retention.ms": "-1"} | aging | _message_bytes(world.seed, tiny["internal.segment.bytes"])),
         "short": (1, tiny | short | aging),
         "keyed": (1, tiny | keyed),
     }
     if world.is_transactional:
         topics["txn"] = (2, tiny | {"retention.ms": "-1"})
         topics["txnkeyed"] = (1, tiny | keyed)
+        topics |= own_copier.topics(world, tiny)
     if world.tuning.trims_transactions:
         topics[TRIMMED] = (1, tiny | short | {"internal.segment.bytes": "500"})
-    return {name: (count, configs | _odd_settings(world, name)) for name, (count, configs) in topics.items()}
+    return {
+        name: (count, configs | _odd_settings(world, name) | world.lines.settings(name))
+        for name, (count, configs) in topics.items()
+    }

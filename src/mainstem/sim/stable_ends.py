@@ -44,7 +44,7 @@ async def ask_stable_ends(world: "World", client: SimClient) -> None:
                 )
             if found is not None and found < high:
                 world.count("stable end told before the high watermark")
-            if not world.may_trim(place[0]) and not world.is_keyed(place[0]):
+            if not world.may_trim(place[0]) and not world.is_keyed(place[0]) and place not in world.ledger.mistimed:
                 await _ask_for_the_last_moment(world, client, partition)
 
 

@@ -1,6 +1,7 @@
 """What some runs have and others have not, so that what is rare by itself meets: logs of coordinators that are
 compacted within seconds, groups that commit both in transactions and without, transactional topics that lose their
-beginning, offsets that expire, writes that a power loss may take in halves, and partitions that are moved.
+beginning, offsets that expire, writes that a power loss may take in halves, partitions that are moved, and few files
+for flushes, which wait for each other then.
 
 Drawn from a stream of its own, so that the runs without are what they would be.
 """
@@ -23,6 +24,7 @@ SHARED_GROUP: Final = "shared-group"
 RETENTION_MS: Final = 60_000
 _SPLITS_AT_ONCE: Final = 20
 _MOVING_SHARE: Final = 0.25
+_FEW_FILES_SHARE: Final = 0.2
 _DIRECTORIES: Final = ("/data", "/more", "/third")
 
 EXPECTED: Final = ("S3 split write",)
@@ -60,6 +62,9 @@ class Tuning:
     directories: int = 1
     """How many log directories partitions are moved between (`movers`); with one none is, whatever there is."""
 
+    flush_files_max: int | None = None
+    """How many files flushes may have open together, where they are to wait their turn."""
+
     @property
     def is_about_offsets(self) -> bool:
         """Whether transactions have offsets more often than not, and for longer."""
@@ -94,12 +99,18 @@ def draw_tuning(seed: int, is_transactional: bool) -> Tuning:
     scatters = is_transactional and not shares and rng.random() < 0.4
     trims = is_transactional and rng.random() < 0.3
     expires = rng.random() < (0.6 if shares else 0.12)
-    return Tuning(compacts, shares, scatters, trims, expires, rng.random() < 0.12, _directories(seed))
+    splits = rng.random() < 0.12
+    return Tuning(compacts, shares, scatters, trims, expires, splits, _directories(seed), _flush_files(seed))
 
 
 def _directories(seed: int) -> int:
     rng = Random(f"{seed}:directories")
     return rng.choice((2, 2, 3)) if rng.random() < _MOVING_SHARE else 1
+
+
+def _flush_files(seed: int) -> int | None:
+    rng = Random(f"{seed}:files of flushes")
+    return rng.choice((1, 1, 5, 12)) if rng.random() < _FEW_FILES_SHARE else None
 
 
 def internal_topics(tuning: Tuning, seed: int, is_transactional: bool) -> dict[str, tuple[int, dict[str, str]]]:

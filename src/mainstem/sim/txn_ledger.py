@@ -66,6 +66,7 @@ class TxnLedger:
         self.loses_nothing = True
         """Whether each acknowledgement is durable: then nothing is torn, whatever is lost."""
         self._given: dict[Pair, str] = {}
+        self._identities: dict[str, list[Pair]] = {}
         self._states: dict[str, list[StateRecord]] = {}
         self._lost_pairs: dict[str, set[Pair]] = {}
         self._given_again: set[Pair] = set()
@@ -108,6 +109,7 @@ class TxnLedger:
         owner = self._given.get(pair)
         self._given[pair] = to
         if owner is None:
+            self._identities.setdefault(transactional_id, []).append(pair)
             return
         if pair not in self._lost_pairs.get(transactional_id, ()) and after not in self._given_again:
             raise Violation(
@@ -115,6 +117,9 @@ class TxnLedger:
             )
         self._count("epoch given again after a loss")
         self._given_again.add(pair)
+        for txn in self.txns:
+            if txn.pair == pair:
+                self._tear(txn)  # what comes late of it is the new owner's (N10)
 
     def asking(self, transactional_id: str) -> None:
         """A client asks for an id, and for the end of whatever is open."""
@@ -142,6 +147,10 @@ class TxnLedger:
 
     def was_given(self, pair: Pair) -> bool:
         return pair in self._given
+
+    def identities(self) -> dict[str, list[Pair]]:
+        """By transactional id all that were given to its clients, the last ones last."""
+        return self._identities
 
     def seen(self, place: Place, offset: int, value: bytes) -> None:
         """A reader of committed records was given this."""
@@ -221,6 +230,7 @@ class TxnLedger:
             txn.is_torn = True
         self.read.clear()
         self._given.clear()
+        self._identities.clear()
         self._states.clear()
         self._lost_pairs.clear()
         self._given_again.clear()

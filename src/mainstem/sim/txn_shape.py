@@ -35,6 +35,9 @@ REACHED: Final = (
     "transaction.version 0",
     "old epoch after a kept transaction",
     "marker between verification and append",
+    "late marker refused in the next transaction",
+    "went on after an abort of nothing",
+    "went on after an error under the epoch of its abort",
     "transactional id forgotten",
     "forgotten id taken again",
 )

@@ -7,6 +7,7 @@ is delivered after its connection has died. A client of version 2 needs no such 
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable, Callable
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -34,6 +35,7 @@ from mainstem.protocol.records import iterate_records
 from mainstem.protocol.schema import Message
 from mainstem.sim.client import A, NoAnswer, SimClient
 from mainstem.sim.committed import check_given
+from mainstem.sim.draws import squared
 from mainstem.sim.group_members import fetch_offset, find_coordinator, leader_epoch_of
 from mainstem.sim.ledger import Place, Send, Violation
 from mainstem.sim.txn_ledger import Pair, Txn
@@ -41,6 +43,7 @@ from mainstem.sim.txn_logs import OnPartition
 from mainstem.sim.txn_shape import ID_EXPIRATION_MS
 from mainstem.sim.workloads import RETRIABLE, UNANSWERED_S, check_got_on, client_ms, list_offset
 from mainstem.sim.written import OFFSETS_TOPIC
+from mainstem.sim.zombies import Owner, is_fenced
 
 if TYPE_CHECKING:
     from mainstem.sim.world import World
@@ -62,6 +65,14 @@ _IDLE_SHARE: Final = 0.15
 _RESTART_SHARE: Final = 0.5
 _HEAD_START_S: Final = 0.1
 """How long after a batch its client may abort: long enough for a leader to ask the coordinator about it."""
+_RECOVERS: Final = 0.6
+"""Of the clients that cannot go on as they are, how many name what they have been given, as Kafka's do (KIP-360)."""
+_ENDS_FIRST: Final = 0.8
+_EMPTY_ABORTS: Final = 0.12
+"""Of the transactions of version 2, how many have nothing that their coordinator knows of when they are aborted."""
+_LATE_S: Final = 0.5
+_UNHEARD: Final = 0.1
+"""Of the answers that a transaction is over, how many are as good as lost: the client asks again."""
 PLACES: Final = (("txn", 0), ("txn", 1), ("txnkeyed", 0))
 """Where transactional clients write."""
 
@@ -99,6 +110,11 @@ class TxnProducer:
         self._idle = Random(f"{world.seed}:idle:{client.name}")
         self._early = Random(f"{world.seed}:early offsets:{client.name}")
         self._stable = Random(f"{world.seed}:stable:{client.name}")
+        self._recovers = Random(f"{world.seed}:recovers:{client.name}")
+        self._packs = Random(f"{world.seed}:packs:{client.name}")
+        self._again = Random(f"{world.seed}:again:{client.name}")
+        self._is_recovering = False
+        """Whether it asks for the next epoch before it goes on, and names the one that it has."""
         self._to_leader = client.another()
         """Leader and coordinator are seldom one broker: what is sent to the one does not wait for the other."""
         self._read_to: dict[Place, int] = {}
@@ -117,18 +133,27 @@ class TxnProducer:
             try:
                 if self.producer_id < 0:
                     await self._init()
+                elif self._is_recovering:
+                    await self._recover()
                 await self._transaction()
             except GaveUpError:
-                self.producer_id = -1
+                self._begin_anew()
                 if self._txn is not None:
                     self.world.txns.ending(self._txn)
                 self.world.count("transaction given up")
-            await asyncio.sleep(self.rng.random() ** 2 * self.world.pace_s)
+            await asyncio.sleep(squared(self.rng) * self.world.pace_s)
             if self.world.txn_shape.forgets and self._idle.random() < _IDLE_SHARE:
                 # Long enough that the coordinator may have forgotten the id: what comes next is refused.
                 await asyncio.sleep((0.5 + self._idle.random()) * ID_EXPIRATION_MS / 1000)
         if self.prepares:
             await self._init(settles=True)  # nobody else would ever end what it left open
+
+    async def opened(self, place: Place) -> Callable[[], Awaitable[None]]:
+        """Returns when one transaction, besides those of `run`, is open there, with what commits it."""
+        await self._init(settles=True)
+        txn = self.world.txns.begin(self.client.name, self.transactional_id, self.group, (self.producer_id, self.epoch))
+        await self._write(txn, place)
+        return lambda: self._end(txn, commit=True)
 
     # Asking
 
@@ -142,8 +167,33 @@ class TxnProducer:
     async def _pause(self) -> None:
         await asyncio.sleep(0.02 + self.rng.random() * 0.1)
 
-    async def _init(self, *, keeps: bool = False, settles: bool = False) -> InitProducerIdResponse:
-        """Takes the id. What is open is aborted, or kept; one that settles does not give up when all is over."""
+    def _begin_anew(self) -> None:
+        """It cannot go on under its epoch: it asks for the next one, or takes its id as who has just begun."""
+        self._is_recovering = self.producer_id >= 0 and self._recovers.random() < _RECOVERS
+        if not self._is_recovering:
+            self.producer_id = -1
+
+    async def _recover(self) -> None:
+        """As Kafka's producer after an error that it can abort: EndTxn, then InitProducerId with what it has (KIP-360).
+
+        Under version 2 the EndTxn has raised the epoch already. One that does without has its coordinator abort.
+        """
+        self._is_recovering = False
+        txn = self._txn
+        if txn is not None and not txn.commit_sent and self._recovers.random() < _ENDS_FIRST:
+            with contextlib.suppress(GaveUpError):
+                await self._end(txn, commit=False)
+                if self.tv2:
+                    self.world.count("went on after an error under the epoch of its abort")
+                    return
+        await self._init(names=True)
+
+    async def _init(self, *, keeps: bool = False, settles: bool = False, names: bool = False) -> InitProducerIdResponse:
+        """Takes the id. What is open is aborted, or kept; one that settles does not give up when all is over.
+
+        One that names what it has, and is refused because another has taken it, is as one that has just begun.
+        """
+        named = (self.producer_id, self.epoch) if names else None
         find = FindCoordinatorRequest(key_type=1, coordinator_keys=[self.transactional_id])
         request = InitProducerIdRequest(
             transactional_id=self.transactional_id,
@@ -151,20 +201,30 @@ class TxnProducer:
             enable2_pc=self.prepares,
             keep_prepared_txn=keeps,
         )
+        if named is not None:
+            request.producer_id, request.producer_epoch = named
+            self.producer_id = -1  # what it has is not what it is to be given
         for _ in range(400):
             found = await self._ask(find, 4, FindCoordinatorResponse)
             if found is not None and found.coordinators[0].error_code == ErrorCode.NONE:
                 if not keeps:
                     self.world.txns.asking(self.transactional_id)
+                owner = None if named is None else Owner(self.world, self.client, self.transactional_id, named)
                 answer = await self._ask(request, 6 if self.prepares else 4, InitProducerIdResponse)
                 if answer is not None and not keeps:
                     self.world.txns.was_answered(self.transactional_id)
                 if answer is not None and answer.error_code == ErrorCode.NONE:
-                    self._take(answer.producer_id, answer.producer_epoch)
+                    self._take(answer.producer_id, answer.producer_epoch, after=named)
                     self._missed_answer = False
-                    if self.is_rival:
+                    if named is not None:
+                        self.world.count("next epoch given for the last one")
+                    elif self.is_rival:
                         self.world.count("C2 id taken from a living client")
                     return answer
+                if owner is not None and answer is not None and is_fenced(answer.error_code):
+                    owner.was_refused()
+                    named = None
+                    request.producer_id = request.producer_epoch = -1
             if self.world.is_stopping and not settles:
                 raise GaveUpError
             await self._pause()
@@ -184,12 +244,15 @@ class TxnProducer:
         self.group = self.world.tuning.group_of(self.transactional_id, len(self.world.txns.txns))
         txn = self._txn = self.world.txns.begin(self.client.name, self.transactional_id, self.group, pair)
         self._added.clear()
+        if self.tv2 and self._in_flight.random() < _EMPTY_ABORTS:
+            await self._abort_nothing(txn)
+            return
         if self.world.tuning.is_about_offsets and self._early.random() < 0.7:
             await self._commit_offset(txn)
-            await asyncio.sleep(self._early.random() ** 2 * self.world.pace_s)
+            await asyncio.sleep(squared(self._early) * self.world.pace_s)
         for number in range(rng.choice((1, 1, 2, 3))):
             if number:
-                await asyncio.sleep(rng.random() ** 2 * self.world.pace_s / 2)
+                await asyncio.sleep(squared(rng) * self.world.pace_s / 2)
             await self._write(txn, rng.choice(self.world.txn_places))
             if self._odd.random() < 0.4:
                 await self._read(txn, self._odd.choice(PLACES))
@@ -215,7 +278,7 @@ class TxnProducer:
         else:
             await self._end(txn, commit=fate < 0.75)
         if self._missed_answer and not self.tv2:
-            self.producer_id = -1
+            self._begin_anew()
 
     async def _come_back(self, txn: Txn) -> None:
         """The client is gone when everything is written; who comes back takes the transaction as it is (KIP-939).
@@ -224,7 +287,7 @@ class TxnProducer:
         """
         before = (self.producer_id, self.epoch)
         sequences = dict(self._sequences)
-        await asyncio.sleep(self._keys.random() ** 2 * _AWAY_MAX_S)
+        await asyncio.sleep(squared(self._keys) * _AWAY_MAX_S)
         answer = await self._init(keeps=True, settles=True)
         ongoing = (answer.ongoing_txn_producer_id, answer.ongoing_txn_producer_epoch)
         if ongoing != before and self.world.txns.may_be_taken(self.transactional_id):
@@ -235,7 +298,7 @@ class TxnProducer:
                 f"{self.transactional_id} left transaction {txn.number} open as {before}, and found {ongoing}",
             )
         self.world.count("prepared transaction kept")
-        await asyncio.sleep(self._keys.random() ** 2 * _AWAY_MAX_S)
+        await asyncio.sleep(squared(self._keys) * _AWAY_MAX_S)
         if self._restarts.random() < _RESTART_SHARE:
             await self._see_a_restart()
         await self._write_as_before(before, sequences)
@@ -286,7 +349,8 @@ class TxnProducer:
         """Aborts while a batch is on its way: whenever that arrives, it is part of this transaction or refused.
 
         On one connection the abort would wait for the batch's answer, and nothing could come between the coordinator's
-        word that the batch may be taken and its append (KAFKA-14884).
+        word that the batch may be taken and its append (KAFKA-14884). Under version 2 the client goes on under the
+        epoch that the abort has given it.
         """
         place = self.rng.choice(self.world.txn_places)
         if not self.tv2:
@@ -299,7 +363,7 @@ class TxnProducer:
             sent = None
         gave_up: GaveUpError | None = None
         try:
-            await asyncio.sleep(self._in_flight.random() ** 2 * _HEAD_START_S)
+            await asyncio.sleep(squared(self._in_flight) * _HEAD_START_S)
             await self._end(txn, commit=False)
         except GaveUpError as error:
             gave_up = error
@@ -311,7 +375,27 @@ class TxnProducer:
         if gave_up is not None:
             raise gave_up
         self.world.count("aborted with a batch on its way")
-        self.producer_id = -1  # whether its sequence was used is not known
+        if not self.tv2:
+            self._begin_anew()  # whether its sequence was used is not known
+
+    async def _abort_nothing(self, txn: Txn) -> None:
+        """Aborts before its coordinator knows of anything: the only batch is on its way, and comes in the next one.
+
+        Nothing but the epoch that such an abort raises keeps it out of there (KIP-890).
+        """
+        place = self._in_flight.choice(self.world.txn_places)
+        batch, _ = self._batch(txn, place)
+        asyncio.get_running_loop().create_task(self._arrive_late(place, batch))
+        await self._end(txn, commit=False)
+        self.world.count("went on after an abort of nothing")
+
+    async def _arrive_late(self, place: Place, batch: bytes) -> None:
+        """The batch was sent before, and its connection is slow. Whatever its answer is, nobody waits for it."""
+        client = self.client.another()
+        await asyncio.sleep(self._in_flight.random() * _LATE_S)
+        with contextlib.suppress(NoAnswer):
+            await client.answer(await self._send(client, place, batch), ProducePartitionResponse)
+        client.close()
 
     async def _write(self, txn: Txn, place: Place) -> None:
         if not self.tv2:
@@ -326,6 +410,7 @@ class TxnProducer:
                         life = self.client.life
                         for index, send in enumerate(sends):
                             self.world.ledger.acked(send.value, found.base_offset + index, life)
+                        self.world.watch.acknowledged.acked(place, found.base_offset + len(sends) - 1, life)
                     return
                 self._go_on_after(ErrorCode(found.error_code))
             await self._pause()
@@ -335,7 +420,11 @@ class TxnProducer:
         count = self.rng.choice((1, 2, 3))
         sequence = self._sequences.get(place, 0)
         builder = BatchBuilder(
-            producer_id=self.producer_id, producer_epoch=self.epoch, base_sequence=sequence, transactional=True
+            self.world.lines.codec_of(place[0], self._packs),
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            base_sequence=sequence,
+            transactional=True,
         )
         sends = []
         for _ in range(count):
@@ -509,9 +598,15 @@ class TxnProducer:
         self.world.txns.ending(txn)
         request = self._old_end = self._end_request(commit)
         for _ in range(400):
+            asked = self.world.watch.ends.asking(self.client, request, self.tv2)
             answer = await self._ask(request, 5 if self.tv2 else 3, EndTxnResponse)
             if answer is not None:
+                if answer.error_code not in TRY_AGAIN:
+                    await asked.was_answered(answer)
                 if answer.error_code == ErrorCode.NONE:
+                    if self._again.random() < _UNHEARD:
+                        await self._pause()
+                        continue
                     txn.is_committed = commit
                     self.world.count("transaction committed" if commit else "transaction aborted")
                     if self.world.txn_shape.level < TV2:

@@ -23,6 +23,7 @@ from mainstem.protocol.messages.k22_init_producer_id import InitProducerIdReques
 from mainstem.protocol.produce import ProducePartitionResponse
 from mainstem.protocol.records import Record, iterate_records
 from mainstem.sim.client import NoAnswer, NotSent, SimClient
+from mainstem.sim.draws import squared
 from mainstem.sim.ledger import Place, Send, Violation
 from mainstem.sim.loop import EPOCH_MS
 
@@ -113,6 +114,8 @@ class Producer:
         self.idempotent = idempotent
         self._producer_id = -1
         self._epoch = -1
+        self._begun = -1
+        """How many producer ids it was given before this one."""
         self._sequences: dict[int, int] = {}
         self._number = 0
         self._keys = rng.choice((3, 6, 60))
@@ -128,6 +131,7 @@ class Producer:
         self._dress = Random(f"{world.seed}:dress:{client.name}")
         self._is_dressed = self._dress.random() < DRESSED_SHARE
         """Whether its records have keys and headers that nobody asks for."""
+        self._packs = Random(f"{world.seed}:packs:{client.name}")
         self._settled: dict[int, list[Batch]] = {}
         """By partition, the last batches that the broker has acknowledged: as many as it must know again."""
 
@@ -143,7 +147,7 @@ class Producer:
                     await self._storm(partition, self._odd.choice(self._settled[partition]))
             else:
                 await self._produce_once(partition)
-            await asyncio.sleep(self.rng.random() ** 2 * self.world.pace_s)
+            await asyncio.sleep(squared(self.rng) * self.world.pace_s)
             if self.idempotent and self.world.producers_expire and self._odd.random() < 0.15:
                 await asyncio.sleep(self.world.producer_expiration_ms / 1000 * (1 + self._odd.random()))
 
@@ -155,23 +159,29 @@ class Producer:
         if answer is not None and answer.error_code == ErrorCode.NONE:
             self.world.given_producer_id(answer.producer_id, answer.producer_epoch)
             self._producer_id, self._epoch = answer.producer_id, answer.producer_epoch
+            self._begun += 1
             self._sequences.clear()
             self._settled.clear()
         else:
             await asyncio.sleep(0.1)
 
     def _batch(self, partition: int) -> Batch:
-        count = 1 + int(self.rng.random() ** 2 * 4)
+        count = 1 + int(squared(self.rng) * 4)
         sequence = self._sequences.get(partition, self._first_sequence)
-        builder = BatchBuilder()
+        codec = self.world.lines.codec_of(self.topic, self._packs)
+        builder = BatchBuilder(codec)
         if self.idempotent:
-            builder = BatchBuilder(producer_id=self._producer_id, producer_epoch=self._epoch, base_sequence=sequence)
+            builder = BatchBuilder(
+                codec, producer_id=self._producer_id, producer_epoch=self._epoch, base_sequence=sequence
+            )
         sends = []
         for _ in range(count):
             self._number += 1
             padding = self.rng.choice((0, 0, 20, 200))
             value = f"{self.client.name}.{self._number}.".encode() + b"x" * padding
-            send = Send((self.topic, partition), value, None, self.client.name, self._number, self.idempotent)
+            send = Send(
+                (self.topic, partition), value, None, self.client.name, self._number, self.idempotent, begun=self._begun
+            )
             now_ms = client_ms(self.world) + self._skew_ms - self._times.randrange(self._spread_ms)
             if self.world.is_keyed(self.topic):
                 send.key = f"k{self.rng.randrange(self._keys)}".encode()
@@ -262,16 +272,13 @@ class Producer:
                 return False
             if code in SEQUENCE_ERRORS:
                 return self._sequence_lost(partition, batch, code)
-            if code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-                self.world.count("duplicate without offset")
-            else:
-                self._note(batch, answer, life, -1)
-                if code != ErrorCode.NONE:
-                    self._producer_id = -1  # the sequence has a hole now
-                    return True
-                settled = self._settled.setdefault(partition, [])
-                settled.append(batch)
-                del settled[:-REMEMBERED]
+            self._note(batch, answer, life, -1)
+            if code != ErrorCode.NONE:
+                self._producer_id = -1  # the sequence has a hole now
+                return True
+            settled = self._settled.setdefault(partition, [])
+            settled.append(batch)
+            del settled[:-REMEMBERED]
             waiting.pop(0)
         return False
 
@@ -335,6 +342,8 @@ class Producer:
         if acks == -1:
             for index, send in enumerate(batch.sends):
                 self.world.ledger.acked(send.value, found.base_offset + index, life)
+            last = found.base_offset + len(batch.sends) - 1
+            self.world.watch.acknowledged.acked(batch.sends[0].place, last, life)
             self.world.trace("acked", self.client.name, f"{self.topic}-{batch.sends[0].place[1]}", found.base_offset)
 
 

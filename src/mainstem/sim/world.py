@@ -28,10 +28,11 @@ from mainstem.broker.config import BrokerConfig
 from mainstem.core.log.validation import CODECS
 from mainstem.protocol.batch import BatchView
 from mainstem.protocol.errors import ErrorCode
-from mainstem.sim import cast, rot_inside
+from mainstem.sim import cast, rot_inside, rotten_indexes
 from mainstem.sim.admin import Admin, create_topics
 from mainstem.sim.at_the_end import checkers_at_the_end
-from mainstem.sim.broker_process import BrokerProcess, ControllerFaults
+from mainstem.sim.broker_process import BrokerProcess, ControllerFaults, Survivors
+from mainstem.sim.changes import random_survivors
 from mainstem.sim.checkers import Checker
 from mainstem.sim.checkers.appended_once import AppendedOnce
 from mainstem.sim.checkers.checkpoints_are_whole import CheckpointsAreWhole
@@ -54,16 +55,20 @@ from mainstem.sim.checkers.producer_ids import ProducerIdsAreNew
 from mainstem.sim.checkers.producer_ids_rotate import ProducerIdsRotate
 from mainstem.sim.checkers.producers_are_known import ProducersAreKnown
 from mainstem.sim.checkers.producers_outlive import ProducersOutlive
+from mainstem.sim.checkers.settings_are_in_force import SettingsAreInForce
 from mainstem.sim.checkers.sound_stays import SoundStays
 from mainstem.sim.checkers.stable_offset import StableOffset
 from mainstem.sim.checkers.times_are_found import TimesAreFound
 from mainstem.sim.checkers.torn_transactions import TornTransactions
 from mainstem.sim.checkers.what_goes_is_due import WhatGoesIsDue
 from mainstem.sim.client import NoAnswer, SimClient
+from mainstem.sim.complaints import listening
 from mainstem.sim.disk import SimDisk
 from mainstem.sim.faults import Effect, Fault
 from mainstem.sim.group_ledger import GroupLedger
-from mainstem.sim.ledger import Ledger, Place, Send, Violation, place_of
+from mainstem.sim.late_markers import LateMarkers
+from mainstem.sim.ledger import Ledger, Place, Send, Violation
+from mainstem.sim.lines import Lines
 from mainstem.sim.loop import Scheduler, SimClock, SimLoop, make_loop
 from mainstem.sim.movers import begin_moves
 from mainstem.sim.nemesis import Nemesis
@@ -95,6 +100,16 @@ TIMEOUTS_ARE_OVER_MS: Final = 20_000_000
 LIVENESS_S: Final = 60.0
 COLD_SHARE: Final = 0.25
 """Of the runs, how many read from the disk what is not in the kernel's cache."""
+NEVER_CREATED: Final = frozenset(
+    {
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.INVALID_PARTITIONS,
+        ErrorCode.INVALID_CONFIG,
+        ErrorCode.INVALID_REQUEST,
+    }
+)
+"""What is said of a topic that no broker creates, however often it is asked."""
+
 A_DAY_MS: Final = 86_400_000
 """How long a broker remembers a silent producer, if nobody says otherwise."""
 
@@ -139,6 +154,7 @@ class World:
             str(seed), self.scheduler, self.network, self.disk, self._config(rng), self.trace, self.count, clock
         )
         self.process.transaction_version = self.txn_shape.level
+        self.process.flush_files_max = self.tuning.flush_files_max
         self.process.clock.skew_ms = rng.choice((0, 0, -600_000, -3_000, 5_000, 300_000))
         if self.process.clock.skew_ms:
             self.count("K1 skewed clock")
@@ -152,6 +168,7 @@ class World:
         self.txns.loses_nothing = self.durable
         self.written = Written(self.disk, self.ledger.damaged.__contains__)
         self.written.on_reopened = self._reopened
+        self.lines = Lines(self)
         self.topics = self._topics(rng)
         self.ledger.durable_topics = self._topics_with("flush.messages", "1")
         self.ledger.codecs = {
@@ -203,6 +220,7 @@ class World:
             self.log_order,
             self._crash_keeps,
             MetadataReplays(self),
+            SettingsAreInForce(self),
             CompactionKeeps(self),
             self._failed_directory,
             CoordinatorReplays(self),
@@ -216,6 +234,8 @@ class World:
         ]
         self.txn_logs = TxnLogs(self)
         self.process.markers_in = self.txn_logs.markers_in
+        self.late_markers = LateMarkers(self)
+        self.process.on_markers = self.late_markers.sent
         # Those before the logs of transactions judge a batch by what was before it.
         self._following: list[Checker] = [
             TornTransactions(self),
@@ -228,6 +248,7 @@ class World:
             IdsAreKnown(self),
             producers_are_known,
             *self.watch.following,
+            self.late_markers,
             self.txn_logs,
         ]
         self.checkers: list[Checker] = [
@@ -328,9 +349,9 @@ class World:
         else:
             self.process.kill()
 
-    def power_loss(self) -> None:
+    def power_loss(self, survivors: Survivors = random_survivors) -> None:
         self.needs_reboot = False
-        self.process.power_loss()
+        self.process.power_loss(survivors)
 
     def arm(self, name: str, fault: Fault) -> None:
         fault.on_strike = lambda operation, path: self._struck(name, fault, operation, path)
@@ -339,10 +360,10 @@ class World:
     def _struck(self, name: str, fault: Fault, operation: str, path: str) -> None:
         self.count(name)
         self.trace("struck", name, operation, path)
-        self.had_disk_error = True
         if fault.effect in (Effect.FLIP_BIT, Effect.MISDIRECT):
-            self.damage(place_of(path))
+            rotten_indexes.rotted(self, path)
             return
+        self.had_disk_error = True
         if fault.effect is Effect.FAIL_SYNC_AND_DROP:
             self.needs_reboot = True
         self._failed_directory.struck(operation, path)
@@ -430,6 +451,8 @@ class World:
             self.count("start failed on a sick disk")
             if not self.disk_is_sick and not self.had_disk_error:
                 self._fail(Violation("the broker starts", how))
+        elif how.startswith(("fatal", "could not stop")) and not self.had_disk_error:
+            self._fail(Violation("nothing fails unnoticed", how))
         try:
             for checker in self.checkers:
                 checker.died(self.process.broker, how)
@@ -496,6 +519,7 @@ class World:
         client = SimClient(loop, name, ADDRESS)
         client.is_damaged = self.ledger.damaged.__contains__
         client.difference = self.ledger.difference
+        client.judge = self._failed_directory.judge
         self._tasks[name] = loop.create_task(self._watched(work(client, Random(f"{self.seed}:workload:{name}"))))
 
     async def _watched(self, work: Coroutine[Any, Any, None]) -> None:
@@ -534,13 +558,13 @@ class World:
         enabled = gc.isenabled()
         gc.disable()
         previous = logging.root.manager.disable
-        logging.disable(logging.CRITICAL)
         # What a dead process had begun and never ran is nobody's mistake.
         quiet = warnings.catch_warnings()
         quiet.__enter__()
         warnings.simplefilter("ignore", RuntimeWarning)
         try:
-            self._run()
+            with listening(self.scheduler.failures.append, lambda: self.had_disk_error):
+                self._run()
         except Violation as violation:
             self._fail(violation)
         except Exception:
@@ -548,6 +572,7 @@ class World:
             self._fail(Violation("no run ends in an exception", traceback.format_exc(limit=-8)))
         finally:
             # What is let go now runs its last lines, which are no part of the run.
+            logging.disable(logging.CRITICAL)
             result = Result(self.seed, self.counts, self._trace.digest, self._violation, self._story())
             self._end()
             quiet.__exit__(None, None, None)
@@ -599,11 +624,15 @@ class World:
         if self._violation is not None:
             raise self._violation
         for failure in self.scheduler.failures:
-            raise Violation("nothing fails unnoticed", failure)
+            raise self._unnoticed(failure)
         for name, task in self._tasks.items():
             error = task.exception() if task.done() and not task.cancelled() else None
             if error is not None:
                 raise AssertionError(f"the workload of {name} failed") from error
+
+    def _unnoticed(self, failure: str) -> Violation:
+        """What is to be said of something that failed with nobody to see it."""
+        return Violation("nothing fails unnoticed", failure)
 
     def _all_done(self) -> bool:
         """Whether all clients are. Asked at every instant; who was not done the last time mostly still is not."""
@@ -637,6 +666,7 @@ class World:
         """One on the loop of whoever observes now."""
         client = SimClient(self._loops[-1], "observer", ADDRESS)
         client.difference = self.ledger.difference
+        client.judge = self._failed_directory.judge
         return client
 
     async def _read_everything(self) -> None:
@@ -653,9 +683,12 @@ class World:
         missing = self.topics | internal
         while missing:
             with contextlib.suppress(NoAnswer):
-                for name, code in (await create_topics(client, missing)).items():
+                for name, (code, why) in (await create_topics(client, missing)).items():
                     if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                         del missing[name]
+                    elif code in NEVER_CREATED:
+                        what = f"not {name!r}, as it is asked for: {code.name}: {why}"
+                        raise Violation("topics can be created", what)
             await asyncio.sleep(0.05)
 
     def _heal(self) -> None:
@@ -668,7 +701,7 @@ class World:
         faults = process.controller_faults
         faults.delay_share = faults.drop_share = faults.repeat_share = faults.lose_answer_share = 0.0
         process.peer_faults = ControllerFaults()
-        process.late_word_share = 0.0
+        process.late_word_share = process.slow_marker_share = 0.0
         if process.loop is not None and process.loop.is_paused:
             process.loop.resume()
         if process.is_up and (self.needs_reboot or self.had_disk_error):
@@ -693,6 +726,8 @@ class World:
             self.process.kill()
         elif how == "power loss":
             self.process.power_loss()
+        if not self.is_for_users:
+            rotten_indexes.strike(self)
         if how != "nothing":
             self.process.start()
             self.run_until(lambda: self.process.is_serving, 30, "the broker starts")

@@ -5,6 +5,8 @@ exactly what a power loss has taken: not only what clients had seen, but coordin
 
 - A log is looked at as soon as it is open, before anybody can write to it: where it ends then is what recovery left.
 - What is there then is what was appended, cut somewhere, byte for byte (D3); compaction and rot aside.
+- What lay below its start may be lost as well, where no snapshot of producers speaks for it: a power loss takes what
+  was not synced of one segment, and may leave the next.
 - Past where it ended there may be one batch more: that of a write that failed with all its bytes written.
 - A log that takes the place of another of its topic, in another directory, has all that this one had (D8).
 """
@@ -37,6 +39,8 @@ class WrittenLog:
         self.end = 0
         self.is_known = True
         """Whether everything that it has was seen when it was written."""
+        self._lost_below: list[BatchView] = []
+        """What was lost below its start, until it is back."""
         self._path = ""
         self._position = 0
 
@@ -61,8 +65,16 @@ class WrittenLog:
         self.end = log.log_end
         return found
 
+    def lose_below(self, start: int, end: int) -> None:
+        """A start is about to find nothing sound from `start` on to `end`, which it need not have."""
+        lost = [batch for batch in self.batches if start <= batch.base_offset < end]
+        if lost:
+            self.batches = [batch for batch in self.batches if not start <= batch.base_offset < end]
+            self.lost += lost
+            self._lost_below += lost
+
     def cut(self, end: int) -> list[BatchView]:
-        """It came back with this end: what was past that is lost.
+        """It came back with this end: what was past that is lost, with what was lost below its start.
 
         The end is in the middle of a batch where the log's own start was, and that batch did not come back.
         """
@@ -70,6 +82,8 @@ class WrittenLog:
         if lost:
             del self.batches[-len(lost) :]
             self.lost += lost
+        lost = self._lost_below + lost
+        self._lost_below = []
         self.end = min(self.end, end)
         self._path, self._position = "", 0
         return lost

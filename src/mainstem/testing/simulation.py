@@ -20,6 +20,7 @@ Rules for what runs inside:
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from os import PathLike
 from random import Random
@@ -36,6 +37,7 @@ from mainstem.sim.client import SimClient
 from mainstem.sim.ledger import Place, Violation
 from mainstem.sim.tuning import Tuning
 from mainstem.sim.txn_shape import TxnShape
+from mainstem.sim.versions import versions
 from mainstem.sim.workloads import client_ms
 from mainstem.sim.world import A_DAY_MS, ADDRESS, LIVENESS_S, Result, World
 
@@ -52,7 +54,7 @@ class SimulationFailed(AssertionError):  # noqa: N818 - what pytest shows is a f
         story = "\n".join(f"  {line}" for line in result.story)
         super().__init__(
             f"seed {result.seed}: {result.violation.invariant}\n  {result.violation.what}\n"
-            f"what happened last:\n{story}\nreplay it with: simulate(..., seeds=[{result.seed}])"
+            f"what happened last:\n{story}\nwith {versions()}\nreplay it with: simulate(..., seeds=[{result.seed}])"
         )
         self.seed = result.seed
 
@@ -100,6 +102,13 @@ class Simulation:
         return AsyncAdmin(rng=Random(self.rng.random()), **({"bootstrap_servers": self.bootstrap} | options))
 
 
+CHECK_FAILED: Final = "the check failed"
+
+
+def _failed(name: str) -> str:
+    return f"process {name!r} failed"
+
+
 class _World(World):
     is_for_users = True
 
@@ -121,6 +130,7 @@ class _World(World):
         self._check_at_end = check
         self._settings = settings
         self._is_durable = is_durable
+        self._is_checking = False
         super().__init__(seed, trace_file)
         theirs = HistoryHolds | CommitsSurvive | TransactionsHold
         self.checkers = [each for each in self.checkers if not isinstance(each, theirs)]
@@ -163,13 +173,26 @@ class _World(World):
         async def start(client: SimClient, rng: Random) -> None:
             try:
                 await process(Simulation(self, name, rng))
+                await asyncio.get_running_loop().shutdown_asyncgens()
                 self.count("own processes ended")
             except Violation:
                 raise
-            except Exception as error:
-                raise Violation(f"process {name!r} failed", f"{type(error).__name__}: {error}") from error
+            # Nobody here cancels a process: one that dies is left where it stands. `pytest.fail` and `skip` raise what
+            # is no Exception; who is closed after the end of the run, or interrupted by hand, has not failed.
+            except (GeneratorExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                raise Violation(_failed(name), f"{type(error).__name__}: {error}") from error
 
         return start
+
+    def _unnoticed(self, failure: str) -> Violation:
+        """A task that somebody's process has started, and never awaited, is theirs as well."""
+        where, _, what = failure.partition(": ")
+        name = where.rstrip("'")
+        if name in self._processes:
+            return Violation(_failed(name), what)
+        return Violation(CHECK_FAILED, what) if self._is_checking else super()._unnoticed(failure)
 
     def _finish(self) -> None:
         """What runs inside is the user's, and so is the promise that it ends."""
@@ -186,10 +209,22 @@ class _World(World):
     async def _read_everything(self) -> None:
         await self.observer.all_visible()
         if self._check_at_end is not None:
+            self._is_checking = True
             try:
                 await self._check_at_end(Simulation(self, "check", Random(f"{self.seed}:check")))
-            except Exception as error:
-                raise Violation("the check failed", f"{type(error).__name__}: {error}") from error
+                await asyncio.get_running_loop().shutdown_asyncgens()
+            except (GeneratorExit, KeyboardInterrupt, Violation):
+                raise
+            except BaseException as error:
+                raise Violation(CHECK_FAILED, f"{type(error).__name__}: {error}") from error
+
+
+def _is_in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def simulate(
@@ -213,6 +248,11 @@ def simulate(
     `before` is called before each run: to empty one's lists. `trace` is the path of a file that has every event of the
     last run, as JSON lines. Returns how often each fault struck, over all runs.
     """
+    if _is_in_a_loop():
+        raise RuntimeError(
+            "simulate() has loops of its own, and cannot run inside of one: call it from a plain function, or with "
+            "`await asyncio.to_thread(simulate, ...)`"
+        )
     unknown = [name for name in topic_settings or {} if name not in topics]
     if unknown:
         raise ValueError(f"there are settings for topic {unknown[0]!r}, which is not one of {', '.join(topics)}")

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from mainstem.sim.changes import WHOLE, ZEROED, Torn, Write, every_survival
+from mainstem.sim.changes import WHOLE, ZEROED, Torn, Write, every_survival, without_blocks
 from mainstem.sim.disk import SimDisk
 from mainstem.sim.faults import Effect, Fault
 from mainstem.storage.fs import File
@@ -103,6 +103,25 @@ def test_a_write_tears_at_sectors() -> None:
     image = disk.fork()
     image.power_loss_keeping({0: Torn([(524, 1000)])})
     assert read(image, "/data/a") == bytes(1024) + b"x" * 476
+
+
+def test_a_power_loss_may_take_blocks_from_the_middle_of_a_file_and_leave_its_size() -> None:
+    disk = new_disk()
+    file = new_file(disk, content=b"o" * 100)
+    for at in range(100, 3000, 100):
+        file.write_at(at, [b"x" * 100])
+    seen: set[int] = set()
+    for seed in range(50):
+        image = disk.fork()
+        image.power_loss_keeping(without_blocks(image.unsynced(), Random(seed)))
+        found = read(image, "/data/a")
+        assert len(found) == 3000, "the size has come, and all that was synced"
+        assert found.startswith(b"o" * 100)
+        for start in range(0, 3000, 512):
+            block = found[max(start, 100) : start + 512]
+            assert block in (b"x" * len(block), bytes(len(block))), "of two writes to one block both are lost, or none"
+            seen |= {start} if block[0] == 0 else set()
+    assert seen == set(range(0, 3000, 512))
 
 
 def test_a_rename_may_survive_without_the_data_behind_it() -> None:

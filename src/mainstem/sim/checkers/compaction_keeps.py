@@ -95,7 +95,7 @@ class CompactionKeeps(Checker):
         if place in self.world.txn_logs.partitions:
             self._check_markers(place, cleaning)
         begun = Begun(name, place, self.world.process.clock.wall_ms(), self._read(cleaning))
-        if log.config.min_compaction_lag_ms > 0:
+        if log.config.min_compaction_lag_ms > 0 and place not in self.world.ledger.mistimed:
             self._check_ages(cleaning, begun)
         return begun
 
@@ -140,6 +140,8 @@ class CompactionKeeps(Checker):
         self.world.count("log compacted")
         name = begun.name
         self.world.trace("log cleaned", name)
+        if cleaning.cleaned_to < cleaning.end:
+            self.world.count("map of a cleaning full")
         if name.startswith("__"):
             self.world.count("log of a coordinator compacted")
         if cleaning.cleaned_to <= cleaning.first_dirty:

@@ -56,17 +56,18 @@ def _overdue(world: "World") -> Iterator[str]:
         if (partition.topic, partition.index) in world.ledger.damaged or log.failure is not None:
             continue
         config, segments = log.config, log.segments
+        is_mistimed = (partition.topic, partition.index) in world.ledger.mistimed
         if len(segments) > 1 and segments[1].base_offset <= log.log_start:
             yield f"{partition} before its start, {log.log_start}"
         if config.delete:
             rest = sum(segment.size for segment in segments[1:])
             if config.retention_bytes >= 0 and len(segments) > 1 and rest >= config.retention_bytes:
                 yield f"{partition} at {segments[0].base_offset}, with {rest} bytes behind it"
-            if config.retention_ms >= 0 and segments[0].size:
+            if config.retention_ms >= 0 and segments[0].size and not is_mistimed:
                 newest_ms = max(batch.max_timestamp for batch in _batches(world, segments[0]))
                 if now_ms - newest_ms > config.retention_ms:
                     yield f"{partition} at {segments[0].base_offset}, {now_ms - newest_ms} ms old"
-        if config.compact and config.max_compaction_lag_ms != LONG_MAX:
+        if config.compact and not is_mistimed and config.max_compaction_lag_ms != LONG_MAX:
             yield from _superseded(world, partition, now_ms)
 
 

@@ -21,6 +21,7 @@ from mainstem.protocol.messages.record_framing import GROUP_RECORDS
 from mainstem.protocol.records import iterate_records
 from mainstem.sim.checkers import Checker
 from mainstem.sim.checkers.offsets_follow import Position
+from mainstem.sim.group_ledger import OffsetAndEpoch
 from mainstem.sim.ledger import Place, Violation
 from mainstem.sim.written import OFFSETS_TOPIC
 from mainstem.storage.log import Log
@@ -54,7 +55,8 @@ class GroupLog(Checker):
         place = (topic, partition)
         if raw_value is not None:
             value = read_offset_value(raw_value)
-            groups.log_commit(group, place, value.metadata, value.offset, value.commit_timestamp, index, at)
+            position = OffsetAndEpoch(value.offset, value.leader_epoch)
+            groups.log_commit(group, place, value.metadata, position, value.commit_timestamp, index, at)
             return
         deletion = None
         last = self.world.offsets_follow.find(group, place)

@@ -5,6 +5,9 @@ behind it is there either.
 `duplicate`, `inconsistent-offsets`: a value has one offset, an offset one value. `nonmonotonic-send`: one producer's
 records are in the order it sent them; `int-nonmonotonic-send` where both are of one transaction. `phantom`: nothing is
 there that nobody sent.
+
+What a producer was not told of when it began anew, under another producer id, may still be on its way, and nothing
+tells the broker that it is late: it need be in order only with what was sent under the same id.
 """
 
 from mainstem.broker.app import Broker
@@ -25,21 +28,22 @@ class HistoryHolds(Checker):
         life = self.world.process.life
         there: dict[int, bytes] = {}
         last_of_key: dict[bytes | None, int] = {}
-        newest: dict[str, int] = {}
-        newest_value: dict[str, bytes] = {}
+        newest: dict[str, dict[int, Send]] = {}
+        """Of each producer, by how often it had begun anew."""
         for offset, key, value in records:
             ledger.read(place, offset, value, life)
             there[offset] = value
             last_of_key[key] = offset
             send = ledger.sends[value]
             if send.ordered and not (send.is_sent_anew and self._was_cut(place[0])) and not ledger.may_be_twice(send):
-                if newest.get(send.producer, -1) > send.number:
-                    within = self._is_within(newest_value[send.producer], value)
+                before = newest.setdefault(send.producer, {})
+                later = next((each for each in before.values() if _is_out_of_order(each, send)), None)
+                if later is not None:
                     raise Violation(
-                        f"{within}nonmonotonic-send", f"{place}: {value!r} at {offset} comes after a later one"
+                        f"{self._is_within(later.value, value)}nonmonotonic-send",
+                        f"{place}: {value!r} at {offset} comes after {later.value!r}, which was sent later",
                     )
-                newest[send.producer] = send.number
-                newest_value[send.producer] = value
+                before[send.begun] = send
         if start > 0 and not self.world.may_trim(place[0]):
             raise Violation("lost-write", f"{place} starts at {start}, and nothing may be removed from it")
         compacted = self.world.is_keyed(place[0])
@@ -88,3 +92,9 @@ class HistoryHolds(Checker):
         if written is None or not written.is_known:
             return None
         return {identity(record): record.offset for batch in written.batches for record in iterate_records(batch)}
+
+
+def _is_out_of_order(before: Send, after: Send) -> bool:
+    """Whether two records of one producer may not be in a log in this order."""
+    was_given_up = after.acked_at is None and after.begun < before.begun
+    return before.number > after.number and not was_given_up

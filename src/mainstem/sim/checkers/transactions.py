@@ -13,6 +13,7 @@ have torn, which the ledger knows one by one.
 from mainstem.broker.app import Broker
 from mainstem.protocol.batch import iterate_batches
 from mainstem.protocol.control import parse_end_marker
+from mainstem.protocol.errors import RemoteError
 from mainstem.protocol.records import iterate_records
 from mainstem.sim.checkers import Checker
 from mainstem.sim.ledger import Place, Violation
@@ -49,7 +50,10 @@ class TransactionsHold(Checker):
 
     def _committed(self, broker: Broker, place: Place) -> Values:
         """What is committed by the files. A marker outlives the data of its transaction: whoever reads must find it."""
-        log = broker.partitions.find(*place).log
+        try:
+            log = broker.partitions.find(*place).log
+        except RemoteError as error:  # none of these is ever damaged
+            raise Violation("T5 what is committed can be read", f"{place}: {error}") from None
         waiting: dict[int, Values] = {}
         committed: Values = {}
         for segment in log.segments:

@@ -79,12 +79,13 @@ class WhatGoesIsDue(Checker):
         config = partition.log.config
         now_ms = self.world.process.clock.wall_ms()
         first = max(due, self._asked.get((partition.topic, partition.index), 0))
+        is_mistimed = config.retention_ms >= 0 and (partition.topic, partition.index) in self.world.ledger.mistimed
         kept_bytes = 0
         for batch in reversed(batches):
             if batch.last_offset < first:
                 return
             if batch.base_offset < start:
-                is_old = 0 <= config.retention_ms < now_ms - batch.max_timestamp
+                is_old = 0 <= config.retention_ms < now_ms - batch.max_timestamp or is_mistimed
                 is_over = 0 <= config.retention_bytes <= kept_bytes
                 if not config.delete or not (is_old or is_over):
                     raise Violation(

@@ -1,0 +1,26 @@
+"""P1: who is told that a batch is there, with `acks=all`, is told so when it is below the high watermark.
+
+With `flush.messages=1` the high watermark is what is durable, so this is also what keeps an acknowledgement from coming
+before its sync. It is looked at when the answer arrives, in the same life of the broker: a high watermark only rises,
+so what it has not passed then it had not passed when the answer was given.
+"""
+
+from mainstem.sim.checkers import Checker
+from mainstem.sim.ledger import Place, Violation
+
+
+class AcknowledgedIsCommitted(Checker):
+    def acked(self, place: Place, offset: int, life: int) -> None:
+        broker = self.world.process.broker
+        if broker is None or life != self.world.process.life:
+            return
+        partition = broker.partitions.get(*place)
+        if partition is None or place in self.world.ledger.damaged:
+            return
+        if offset >= partition.high_watermark:
+            raise Violation(
+                "P1 what is acknowledged is committed",
+                f"a client is told that its record is at {offset} of {partition}, whose high watermark is "
+                f"{partition.high_watermark}",
+            )
+        self.world.count("acknowledgement looked at")
