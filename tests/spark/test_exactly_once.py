@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
+import random
 import threading
 import uuid
 from collections.abc import Iterator
@@ -14,11 +16,13 @@ pytest.importorskip("pyspark", reason="PySpark is not installed")
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
 import pyarrow as pa
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from mainstem.client.errors import KafkaError
+from mainstem.client.errors import KafkaError, TopicAuthorizationError
+from mainstem.spark import exactly_once
 from mainstem.spark import sink as sinks
-from mainstem.spark.decisions import DECIDED, FINISHED, Decision, DecisionLog
+from mainstem.spark.decisions import CONFIGS, DECIDED, FINISHED, TOPIC, Decision, DecisionLog
 from mainstem.spark.exactly_once import Coordinator, SinkError, Staged
 from mainstem.spark.sink import Identity, RowWriter, stage
 from mainstem.spark.transactions import Transactions, Triple
@@ -408,25 +412,77 @@ def test_a_batch_of_another_query_is_not_taken_for_a_replay(broker: Broker, topi
     assert broker.values(topic) == sorted(rows_of(0))
 
 
+def very_large(query: Query, tasks: int, partitions: int) -> Decision:
+    """Offsets are irregular, as those of tasks that write side by side: compression leaves much of them."""
+    rng = random.Random(1)
+    triples = tuple(Triple(f"{query.sink}.{uuid.uuid4().hex}.0", 10**6 + nth, 0) for nth in range(tasks))
+    written = tuple(
+        tuple(("orders", number, first, first + rng.randrange(10**6)) for number, first in enumerate(some))
+        for some in ([rng.randrange(10**12) for _ in range(partitions)] for _ in range(tasks))
+    )
+    return Decision(0, "run", (), triples, written)
+
+
+async def decides(query: Query, made: Decision) -> None:
+    async with query.process() as cluster:
+        transactions, decisions = Transactions(cluster), DecisionLog(cluster)
+        await decisions.ensure()
+        coordinator = Coordinator(cluster, query.options.kafka, query.sink, transactions, decisions)
+        own = await transactions.init(query.sink)
+        await coordinator._decide_on(own, made)
+        # The broker answers before the marker is there; a driver that reads has taken over, which waits for it.
+        await transactions.wait_until_complete([own])
+        assert await decisions.last(query.sink) == made
+        await coordinator.forget()
+
+
 def test_a_decision_of_very_many_tasks_and_partitions_is_written(query: Query) -> None:
     """In one record, which is larger than a topic takes by default."""
-    triples = tuple(Triple(f"{query.sink}.{uuid.uuid4().hex}.0", 10**6 + nth, 0) for nth in range(2000))
-    written = tuple(tuple(("orders", number, 10**9 + nth, 10**9 + nth) for number in range(100)) for nth in range(2000))
-    made = Decision(0, "run", (), triples, written)
-    assert len(made.to_bytes()) > 5 << 20
+    made = very_large(query, 1000, 400)
+    assert len(gzip.compress(made.to_bytes())) > 3 << 20
+    play(decides(query, made))
 
-    async def story() -> None:
-        async with query.process() as cluster:
-            transactions, decisions = Transactions(cluster), DecisionLog(cluster)
-            await decisions.ensure()
-            coordinator = Coordinator(cluster, query.options.kafka, query.sink, transactions, decisions)
-            own = await transactions.init(query.sink)
-            await coordinator._decide(own, 0, DECIDED, made.to_bytes())
-            # The broker answers before the marker is there; a driver that reads has taken over, which waits for it.
-            await transactions.wait_until_complete([own])
-            assert await decisions.last(query.sink) == made
 
-    play(story())
+@pytest.fixture
+def small_topic(broker: Broker) -> Iterator[AdminClient]:
+    """The topic of decisions as it was made once: its segments are smaller than a large decision."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    if TOPIC not in admin.list_topics(timeout=30).topics:
+        broker.make_topic(TOPIC, 1, {"cleanup.policy": "compact"})
+    set_configs(admin, {"segment.bytes": str(1 << 20), "max.message.bytes": str(64 << 20), "segment.ms": "604800000"})
+    yield admin
+    set_configs(admin, {name: CONFIGS[name] for name in ("segment.bytes", "max.message.bytes", "segment.ms")})
+
+
+def set_configs(admin: AdminClient, configs: dict[str, str]) -> None:
+    entries = [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in configs.items()]
+    changed = ConfigResource(ConfigResource.Type.TOPIC, TOPIC, incremental_configs=entries)
+    for done in admin.incremental_alter_configs([changed]).values():
+        done.result(30)
+
+
+def test_a_topic_that_takes_no_large_decisions_is_made_to(query: Query, small_topic: AdminClient) -> None:
+    play(decides(query, very_large(query, 1000, 400)))
+    (described,) = small_topic.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, TOPIC)]).values()
+    found = {name: entry.value for name, entry in described.result(30).items()}
+    assert (found["segment.bytes"], found["segment.ms"]) == (CONFIGS["segment.bytes"], CONFIGS["segment.ms"])
+    assert found["max.message.bytes"] == str(64 << 20), "what takes more than is needed stays"
+
+
+@pytest.mark.usefixtures("small_topic")
+def test_a_decision_that_brokers_refuse_names_the_way_out(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refused(_: DecisionLog) -> None:
+        raise TopicAuthorizationError("not allowed")
+
+    monkeypatch.setattr(DecisionLog, "_enlarge", refused)
+    with pytest.raises(SinkError, match=r"names 400000 pairs of a task and a partition .* coalesce before the write"):
+        play(decides(query, very_large(query, 1000, 400)))
+
+
+def test_a_decision_that_no_broker_would_take_is_not_sent(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exactly_once, "VALUE_BYTES_MAX", 1000)
+    with pytest.raises(SinkError, match=r"more than the topic mainstem-sink\.decisions takes"):
+        play(decides(query, very_large(query, 10, 10)))
 
 
 def test_what_another_sink_has_decided_is_not_looked_into(query: Query) -> None:
@@ -439,11 +495,11 @@ def test_what_another_sink_has_decided_is_not_looked_into(query: Query) -> None:
             other = query.sink + "-other"
             coordinator = Coordinator(cluster, query.options.kafka, other, transactions, decisions)
             own = await transactions.init(other)
-            await coordinator._produce(own, DECIDED, b'{"version": 2}')
+            await coordinator._produce(own, DECIDED, b'{"version": 3}')
             assert await transactions.end(own, True) == 0
             await transactions.wait_until_complete([own])
             assert await decisions.last(query.sink) is None
-            with pytest.raises(ValueError, match="a decision of version 2"):
+            with pytest.raises(ValueError, match="a decision of version 3"):
                 await decisions.last(other)
             await coordinator.forget()
 

@@ -33,7 +33,7 @@ def test_what_the_page_shows_works(
     values = [
         b'{"id": %d, "amount": %d.5%s}' % (nth, nth, b', "urgent": true' * (nth % 9 == 0)) for nth in range(RECORDS)
     ]
-    for topic in ("orders", "urgent", "copy", "large", "doubled", "broken"):
+    for topic in ("orders", "urgent", "copy", "large", "doubled", "broken", "unreadable"):
         broker.make_topic(topic, 2)
     broker.produce("orders", [*values, b"broken"], keys=[b"%d" % (nth % 7) for nth in range(RECORDS + 1)], partition=0)
     monkeypatch.chdir(tmp_path)
@@ -54,6 +54,6 @@ def test_what_the_page_shows_works(
             expected = 1 if "--sequence" in command else 0
             assert main([*command[1:], "-b", broker.bootstrap]) == expected, line
     assert "mainstem-sink." in capsys.readouterr().out
-    assert broker.values("broken") == [b"broken"]
+    assert broker.values("broken") == broker.values("unreadable") == [b"broken"]
     assert len(broker.values("large")) == RECORDS - 50
     assert "<svg" in (tmp_path / "audit.html").read_text()

@@ -142,6 +142,22 @@ def test_a_lake_of_bad_records_only_can_be_audited(
     assert not compare_lake(spark, mainstem_broker.bootstrap, topic, tmp_path).is_good
 
 
+@pytest.mark.parametrize("schema", [None, "id bigint"], ids=["raw", "typed"])
+def test_an_empty_lake_has_every_record_of_an_empty_topic(
+    mainstem_broker: Broker, spark: SparkSession, tmp_path: Path, schema: str | None
+) -> None:
+    from mainstem.spark.pipelines import lake
+    from mainstem.spark.pipelines.lake_audit import compare_lake
+
+    topic, at = mainstem_broker.topic(2), mainstem_broker.bootstrap
+    with pytest.raises(ValueError, match="nothing has landed here yet"):
+        compare_lake(spark, at, topic, tmp_path)
+    assert quietly(lake.run, spark, lake.Lake(at, topic, tmp_path, schema)) == 0
+    assert compare_lake(spark, at, topic, tmp_path).is_good
+    mainstem_broker.produce(topic, [b'{"id": 1}'])
+    assert not compare_lake(spark, at, topic, tmp_path).is_good
+
+
 def test_a_schema_that_cannot_be_landed_is_a_sentence_and_is_not_kept(
     spark: SparkSession, mainstem_broker: Broker, tmp_path: Path
 ) -> None:
@@ -432,6 +448,50 @@ def test_an_audit_tells_how_a_lake_differs_from_its_topic(spark: SparkSession, b
     assert [each.answer for each in report.findings] == ["no: 1 are not", "no: 20 are not"]
 
 
+def test_a_file_of_a_lake_that_is_gone_is_found_by_an_audit_and_told_by_the_next_run(
+    spark: SparkSession,
+    mainstem_broker: Broker,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    from mainstem.cli.main import main
+    from mainstem.spark.pipelines import lake
+    from mainstem.spark.pipelines.lake_audit import compare_lake
+
+    here, page = mainstem_broker.bootstrap, tmp_path / "page.html"
+    for schema in (SCHEMA, None):
+        topic = mainstem_broker.topic(1)
+        mainstem_broker.produce(topic, [*(event(nth, 1 + nth % 2) for nth in range(20)), b"broken"])
+        path = tmp_path / topic
+        job = lake.Lake(here, topic, path, schema)
+        quietly(lake.run, spark, job)
+        assert compare_lake(spark, here, topic, path).is_good
+        first, *others = lake.listed(path, lake.ROWS)
+        lost = lake.rows(spark, path, without=others).count()
+        (path / lake.ROWS / first).unlink()
+        capsys.readouterr()
+        words = ["pipeline", "audit", topic, "--against-lake", str(path), "--report", str(page), "-b", here]
+        assert main(words) == 1
+        told = capsys.readouterr().out
+        assert f"BAD  Are all files of the lake there? no: 1 are gone\n         rows/{first}\n" in told
+        assert f"no: {lost} are not" in told
+        assert first in page.read_text()
+        page.unlink()
+
+        caplog.clear()
+        assert quietly(lake.run, spark, job) == 0
+        (warning,) = caplog.messages
+        assert f"of the files that have landed in {path}, 1 are gone, such as rows/{first}; put them back" in warning
+        assert lake.compact(spark, path) == 0
+        assert first in lake.listed(path, lake.ROWS)
+
+        for which in (lake.ROWS, lake.BAD):
+            shutil.rmtree(path / which, ignore_errors=True)
+        report = compare_lake(spark, here, topic, path)
+        assert [each.answer for each in report.findings][1:] == ["no: 21 are not", "yes"], report.to_text()
+
+
 def test_what_compaction_took_is_no_difference_between_a_lake_and_its_topic(
     spark: SparkSession, mainstem_broker: Broker, tmp_path: Path
 ) -> None:
@@ -483,6 +543,12 @@ def test_what_is_wrong_with_the_input_is_one_sentence(
         ),
         (["lake", topic, str(tmp_path / "c"), "--schema", "id biggest"], 1, "BIGGEST"),
         (
+            ["lake", topic, str(tmp_path / "c"), "--schema", "a decimal(5,2), idbigint"],
+            1,
+            "schema: 'a decimal(5,2), idbigint' does not name fields and their types, as 'id bigint, at timestamp'",
+        ),
+        (["transform", topic, other, *target[:3], "struct<id: int>", "--sql", "select 1"], 1, "it is one type, struct"),
+        (
             ["transform", topic, "no-such-topic", *target, "--sql", "select 'a' value from input"],
             4,
             "there is no topic",
@@ -533,7 +599,7 @@ def test_a_script_gets_one_document_of_every_pipeline(
     landed = {"topic": topic, "path": str(path), "records": 4, **files, "waiting": {}}
     assert told(0, "lake", topic, str(path), "--schema", SCHEMA) == landed
     words = ("transform", topic, target, "--checkpoint", str(tmp_path / "checkpoint"))
-    copied = {"source": topic, "target": target, "records": 4, "waiting": {}}
+    copied = {"source": topic, "target": target, "records": 4, "malformed": 0, "late": 0, "waiting": {}}
     assert told(0, *words, "--sql", "select key, value from input") == copied
     audited = told(1, "audit", topic)
     assert (audited["title"], audited["is_good"]) == (f"Audit of {topic}", False)
@@ -739,7 +805,7 @@ def test_no_field_of_a_result_goes_missing(spark: SparkSession, broker: Broker, 
     quietly(transform.run, spark, job, "select _key as key, topic, timestamp from input")
     (found,) = broker.read(target)
     assert found.key == b"\xff\x00"
-    assert json.loads(found.value or b"") == {"topic": "news", "timestamp": "2026-01-02T03:04:05.000Z"}
+    assert json.loads(found.value or b"") == {"topic": "news", "timestamp": "2026-01-02T03:04:05.000000Z"}
 
 
 def test_the_demo_s_orders_are_believable() -> None:

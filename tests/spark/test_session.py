@@ -48,6 +48,49 @@ def test_a_session_that_runs_keeps_what_was_set_in_it(spark: SparkSession) -> No
             spark.conf.set(key, str(value))
 
 
+WINDOWS = """
+import json, re, sys
+from pathlib import Path
+from mainstem.spark import session
+from mainstem.spark.pipelines import transform
+from mainstem.spark.pipelines.progress import Watcher
+
+servers, home, told = sys.argv[1], Path(sys.argv[2]), dict(each.split("=") for each in sys.argv[3:])
+spark = session("windows", "local[2]", {"spark.ui.enabled": "false", "spark.driver.memory": "640m", **told})
+job = transform.Transform(servers, "ticks", "counts", home, "at timestamp", ("at", "10 seconds"), "update")
+statement = "select window.start w, count(*) n from input group by window(at, '5 seconds')"
+transform.run(spark, job, statement, watcher=Watcher(quiet=True))
+
+def parts_of_a_batch():
+    plan = spark.range(1000).selectExpr("id % 7 k").groupBy("k").count()._jdf.queryExecution().executedPlan()
+    return int(re.search(r"hashpartitioning\\([^)]*, (\\d+)\\)", plan.toString())[1])
+
+found = [len([*(home / "state" / "0").glob("[0-9]*")]), parts_of_a_batch()]
+spark.conf.set("spark.sql.shuffle.partitions", "3")
+print(json.dumps([*found, parts_of_a_batch()]))
+"""
+
+
+def test_windows_have_a_state_for_each_core_and_a_checkpoint_keeps_its_number(
+    mainstem_broker: Broker, tmp_path: Path
+) -> None:
+    for topic in ("ticks", "counts"):
+        mainstem_broker.make_topic(topic, 1)
+
+    def run(home: str, *told: str) -> list[object]:
+        mainstem_broker.produce("ticks", [b'{"at": "2026-01-02T03:04:%02dZ"}' % nth for nth in range(10)])
+        command = [sys.executable, "-c", WINDOWS, mainstem_broker.bootstrap, str(tmp_path / home), *told]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        assert ran.returncode == 0, ran.stdout + ran.stderr[-3000:]
+        found: list[object] = json.loads(ran.stdout)
+        return found
+
+    # What is no stream has Spark's number, or the one that it is told, before and afterwards.
+    assert run("own") == [2, 200, 3]
+    assert run("told", "spark.sql.shuffle.partitions=5") == [5, 5, 3]
+    assert run("told") == [5, 200, 3]
+
+
 def test_large_records_are_copied_in_little_memory(mainstem_broker: Broker, tmp_path: Path) -> None:
     here, (source, target) = mainstem_broker.bootstrap, (mainstem_broker.topic(1), mainstem_broker.topic(1))
     values = [b"%04d" % nth + b"x" * 1_000_000 for nth in range(800)]
@@ -69,7 +112,7 @@ print(json.dumps([spark.conf.get(key) for key in keys]))
 """
 
 
-@pytest.mark.parametrize("way", ["spark-submit", "defaults", "arguments"])
+@pytest.mark.parametrize("way", ["spark-submit", "defaults", "arguments", "file in arguments"])
 def test_a_session_keeps_what_spark_was_told_past_the_program(tmp_path: Path, way: str) -> None:
     """Spark's own configuration is in no SparkConf before Java runs: ours came before it, and the master was ours."""
     script = tmp_path / "tell.py"
@@ -83,6 +126,12 @@ def test_a_session_keeps_what_spark_was_told_past_the_program(tmp_path: Path, wa
     elif way == "defaults":
         (tmp_path / "spark-defaults.conf").write_text("\n".join(f"{key} {value}" for key, value in told.items()))
         environment["SPARK_CONF_DIR"] = str(tmp_path)
+    elif way == "file in arguments":
+        (tmp_path / "mine.conf").write_text("\n".join(f"{key} {value}" for key, value in told.items()))
+        # Not looked into where a file is named.
+        (tmp_path / "spark-defaults.conf").write_text("spark.sql.execution.arrow.maxRecordsPerBatch 7")
+        environment["SPARK_CONF_DIR"] = str(tmp_path)
+        environment["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {tmp_path / 'mine.conf'} pyspark-shell"
     else:
         environment["PYSPARK_SUBMIT_ARGS"] = " ".join([*options, "pyspark-shell"])
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)

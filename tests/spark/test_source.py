@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from mainstem.spark import cores
 from tests.spark.brokers import Broker
 
 if TYPE_CHECKING:
@@ -112,6 +115,18 @@ def test_one_hot_partition_feeds_many_tasks(spark: SparkSession, broker: Broker)
     assert load(spark, broker, topic, maxRecordsPerPartition=500).rdd.getNumPartitions() == 4
 
 
+def test_one_hot_partition_feeds_every_core_of_the_session(spark: SparkSession, broker: Broker) -> None:
+    assert os.environ[cores.VARIABLE] == "2"
+    topic = broker.topic(1)
+    broker.produce(topic, [b"x" * 500_000 for _ in range(40)])
+    read = load(spark, broker, topic)
+    assert read.rdd.getNumPartitions() == spark.sparkContext.defaultParallelism == 2
+    assert read.select("offset").distinct().count() == 40
+    files = spark.read.format("mainstem").option("path", str(broker.log_dir(topic))).option("subscribe", topic).load()
+    assert files.rdd.getNumPartitions() == 2
+    assert files.count() == 40
+
+
 def test_json_values_become_columns_and_bad_ones_are_set_aside(spark: SparkSession, broker: Broker) -> None:
     topic = broker.topic(1)
     broker.produce(topic, [b'{"id": 1, "name": "a"}', b"oops", None, b'{"id": 2}'], keys=[b"k"] * 4)
@@ -126,6 +141,58 @@ def test_json_values_become_columns_and_bad_ones_are_set_aside(spark: SparkSessi
     assert bytes(rows[0]._key) == b"k"
     with pytest.raises(Exception, match=f"the value at offset 1 of {topic}-0 does not fit the schema: 'oops'"):
         load(spark, broker, topic, "id bigint", valueFormat="json").collect()
+
+
+def test_a_number_that_spark_has_written_comes_back_as_it_is_or_not_at_all(
+    spark: SparkSession, mainstem_broker: Broker
+) -> None:
+    topic = mainstem_broker.topic(1)
+    written = spark.sql(
+        """select to_json(struct(f, d)) value from values
+           (cast('NaN' as double), 1.5), (double('-Infinity'), 999.99), (3.5e38, 0.0), (1.5, 1000.0) rows(f, d)"""
+    )
+    values = [str(row["value"]).encode() for row in written.collect()]
+    assert values[0] == b'{"f":"NaN","d":1.50}'
+    mainstem_broker.produce(topic, values)
+    schema = "f float, d decimal(5,2), _corrupt string, _offset bigint"
+    rows = load(spark, mainstem_broker, topic, schema, valueFormat="json").orderBy("_offset").collect()
+    assert [(str(row["f"]), str(row["d"])) for row in rows] == [
+        ("nan", "1.50"),
+        ("-inf", "999.99"),
+        ("None", "None"),
+        ("None", "None"),
+    ]
+    assert [row["_corrupt"] for row in rows] == [None, None, *(value.decode() for value in values[2:])]
+
+
+def test_bytes_are_the_base64_that_spark_writes_and_reads(spark: SparkSession, mainstem_broker: Broker) -> None:
+    from pyspark.sql import functions as f
+
+    topic = mainstem_broker.topic(1)
+    (written,) = spark.sql("select to_json(struct(unhex('00ff10') b)) value").collect()
+    texts = [
+        "",
+        "aA==",
+        "aB==",
+        "aGVs",
+        "aGVsbG8",
+        "aG Vs",
+        "aGVs bG8=",
+        " aGVs\n",
+        "aGV=aGVs",
+        "aGVs====",
+        "-_-_",
+        "=",
+    ]
+    values = [str(written["value"]), *(json.dumps({"b": text}) for text in texts), '{"b": 5}', '{"b": null}']
+    mainstem_broker.produce(topic, [value.encode() for value in values])
+    schema = "b binary, _corrupt string, _offset bigint"
+    ours = load(spark, mainstem_broker, topic, schema, valueFormat="json").orderBy("_offset").collect()
+    told = f.from_json("value", "b binary, _corrupt string", {"columnNameOfCorruptRecord": "_corrupt"})
+    frame = spark.createDataFrame([(value,) for value in values], "value string")
+    spark_s = [row["x"] for row in frame.select(told.alias("x")).collect()]
+    assert [(row["b"], row["_corrupt"] is None) for row in ours] == [(x["b"], x["_corrupt"] is None) for x in spark_s]
+    assert bytes(ours[0]["b"]) == b"\x00\xff\x10"
 
 
 def test_string_values_are_strings(spark: SparkSession, broker: Broker) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from mainstem.cli.arguments import Verbs
 from mainstem.cli.failures import DONE, NOT_FOUND, REFUSED, UNREACHABLE, UserError
 from mainstem.cli.session import output_for
-from mainstem.cli.values import positive
+from mainstem.cli.values import not_negative
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LOG_LEVEL: Final = "spark.log.level"
+TELLS_EVERY_ERROR: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+"""PySpark's own loggers, which no level of Spark's log silences: a page of JSON for each error."""
 WRONG: Final = re.compile("error|invalid", re.IGNORECASE)
 
 MASTER: Final = re.compile(r"local(\[[\w*, ]+\])?|(spark|k8s)://.+|yarn|local-cluster\[.+\]")
@@ -55,7 +57,7 @@ def declare(parser: argparse.ArgumentParser, command: str) -> None:
     lake.add_argument(
         "--compact", action="store_true", help="merge the small files of each day, now and then and at the end"
     )
-    _add_stream(lake)
+    _add_stream(lake, "a million and about 256 MB")
 
     transform = verbs.add(
         "transform",
@@ -70,11 +72,22 @@ def declare(parser: argparse.ArgumentParser, command: str) -> None:
     how.add_argument("--function", metavar="MODULE:NAME", help="a function from DataFrame to DataFrame")
     transform.add_argument("--checkpoint", type=Path, required=True, help="where it notes how far it is")
     transform.add_argument("--schema", help="the fields of the JSON value, as in 'id bigint, at timestamp'")
+    transform.add_argument(
+        "--starting-offsets",
+        default="earliest",
+        metavar="OFFSETS",
+        help='where a new checkpoint begins: earliest (default), latest, or JSON as {"orders": {"0": 23, "1": -1}}',
+    )
+    transform.add_argument(
+        "--keep-malformed",
+        action="store_true",
+        help="let a function have records, too, that do not fit the schema; a statement has them that names _corrupt",
+    )
     transform.add_argument("--watermark", metavar="COLUMN:LATE", help="how late an event may come, as in at:10m")
     transform.add_argument("--output-mode", choices=["append", "update", "complete"], default="append")
     transform.add_argument("--to", metavar="HOST:PORT", help="the cluster to write to, where it is another")
     transform.add_argument("--at-least-once", action="store_true", help="faster, for brokers without transactions")
-    _add_stream(transform)
+    _add_stream(transform, "a million and about 256 MB; with --watermark no bound")
 
     audit = verbs.add(
         "audit",
@@ -116,9 +129,19 @@ def declare(parser: argparse.ArgumentParser, command: str) -> None:
     abort.add_argument("sink", help="its name, as `mainstem pipeline sinks` shows it; its query must not run")
 
 
-def _add_stream(parser: argparse.ArgumentParser) -> None:
+def _add_stream(parser: argparse.ArgumentParser, bound: str) -> None:
     parser.add_argument("--continuous", action="store_true", help="go on until interrupted, not only to what is there")
-    parser.add_argument("--max-records", type=positive, metavar="N", help="at most so many in one batch")
+    parser.add_argument(
+        "--max-records",
+        type=not_negative,
+        metavar="N",
+        help=f"at most so many in one batch (default: {bound}); 0 for no bound",
+    )
+    parser.add_argument(
+        "--accept-data-loss",
+        action="store_true",
+        help="go on with what is there, where retention took records before they were read",
+    )
     _add_spark(parser)
 
 
@@ -164,9 +187,12 @@ def _session(given: argparse.Namespace) -> SparkSession:
 def _quiet_session(master: str | None, settings: dict[str, str]) -> SparkSession:
     """What fails is told as a sentence; Spark would have it before that, with a page of Java's stack."""
     from pyspark.errors import PySparkException
+    from pyspark.logger import PySparkLogger
 
     from mainstem.spark.spark_session import said_to, session
 
+    for name in TELLS_EVERY_ERROR:
+        PySparkLogger.getLogger(name).disabled = True
     descriptor, name = tempfile.mkstemp(prefix="mainstem-spark-", suffix=".log")
     os.close(descriptor)
     log = Path(name)
@@ -205,6 +231,7 @@ def run_lake(given: argparse.Namespace) -> int:
             given.max_records,
             bad_topic=given.bad_topic,
             compact_every=lake.COMPACT_EVERY if given.compact else None,
+            accept_data_loss=given.accept_data_loss,
         )
         watcher = Watcher()
         read = lake.run(spark, job, continuous=given.continuous, watcher=watcher)
@@ -229,8 +256,10 @@ def run_lake(given: argparse.Namespace) -> int:
 def run_transform(given: argparse.Namespace) -> int:
     from mainstem.spark.pipelines import transform
     from mainstem.spark.pipelines.held_back import told
-    from mainstem.spark.pipelines.progress import Watcher
+    from mainstem.spark.pipelines.progress import Watcher, left_out, too_late
 
+    if given.keep_malformed and given.schema is None:
+        raise UserError("--keep-malformed needs --schema: without one every value is as good as another")
     watermark = None
     if given.watermark:
         column, colon, late = given.watermark.partition(":")
@@ -249,18 +278,25 @@ def run_transform(given: argparse.Namespace) -> int:
             watermark=watermark,
             output_mode=given.output_mode,
             target_bootstrap=given.to,
+            starting_offsets=given.starting_offsets,
+            keep_malformed=given.keep_malformed,
             max_offsets_per_trigger=given.max_records,
             guarantee="at_least_once" if given.at_least_once else "exactly_once",
+            accept_data_loss=given.accept_data_loss,
         )
         how = given.sql if given.sql is not None else transform.function_named(given.function)
         watcher = Watcher()
         read = transform.run(_session(given), job, how, continuous=given.continuous, watcher=watcher)
     output_for(given).done(
         f"{read:,} records of {given.source} transformed into {given.target}"
+        + (f"; {left_out(watcher.malformed)}, which do not fit the schema" if watcher.malformed else "")
+        + (f"; {too_late(watcher.late)}" if watcher.late else "")
         + (f"; {told(watcher.held)}" if watcher.held else ""),
         source=given.source,
         target=given.target,
         records=read,
+        malformed=watcher.malformed,
+        late=watcher.late,
         waiting=_by_place(watcher.held),
     )
     return DONE

@@ -105,9 +105,9 @@ class DataLossError(Exception):
         self.arguments = (where, wanted, there, why)
         super().__init__(
             f"{name(where)}: records from offset {wanted} on are wanted, but the log "
-            + (why or f"begins at {there}")
-            + "; they were deleted by retention or with the topic. Set failOnDataLoss to false to go on with what is "
-            "there"
+            + (why or f"begins at {there}: offsets {wanted} to {there - 1} are gone")
+            + "; they were deleted by retention or with the topic. To go on with what is there set failOnDataLoss to "
+            "false; of a pipeline that is --accept-data-loss, or accept_data_loss=True"
         )
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -20,12 +20,15 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final
 
 from mainstem.client.cluster import Cluster
-from mainstem.client.errors import LeaderNotAvailableError, TopicExistsError, error_for, raise_for
+from mainstem.client.errors import KafkaError, LeaderNotAvailableError, TopicExistsError, error_for, raise_for
 from mainstem.client.metadata import LeaderAndEpoch
 from mainstem.client.types import TopicPartition
 from mainstem.protocol.api import ApiKey
@@ -45,6 +48,17 @@ from mainstem.protocol.messages.k19_create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from mainstem.protocol.messages.k32_describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from mainstem.protocol.messages.k44_incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from mainstem.protocol.records import iterate_records
 from mainstem.protocol.schema import ZERO_UUID
 from mainstem.spark.offsets import EARLIEST, LATEST, Partition
@@ -58,17 +72,30 @@ WHERE: Final[Partition] = (TOPIC, 0)
 DECIDED: Final = "decided"
 FINISHED: Final = "finished"
 GIVEN_UP: Final = "given-up"
-CONFIGS: Final = {
-    "cleanup.policy": "compact",
-    "segment.bytes": str(1 << 20),
-    "min.cleanable.dirty.ratio": "0.1",
-    # A batch of thousands of tasks and partitions names all of them in one record.
-    "max.message.bytes": str(64 << 20),
+VALUE_BYTES_MAX: Final = 31 << 20
+"""How large a decision may be before it is compressed. Brokers of Mainstem open batches of up to 32 MiB."""
+
+RECORD_BYTES_MAX: Final = 16 << 20
+"""How large compressed: offsets are digits, of which compression leaves less than half."""
+
+_ROOM: Final = {
+    "max.message.bytes": str(RECORD_BYTES_MAX),
+    # A batch that is larger than a segment is refused, whatever the topic takes.
+    "segment.bytes": str(RECORD_BYTES_MAX),
 }
+_ROLL: Final = {
+    # Every process that writes reads the topic from its start, and the segment that is written to is never compacted.
+    # Large as it may grow, time keeps it small.
+    "segment.ms": "60000",
+}
+CONFIGS: Final = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", **_ROOM, **_ROLL}
 TIMEOUT_MS: Final = 60_000
+ENLARGED_WITHIN_MS: Final = 10_000
 SUPERSEDED_MAX: Final = 1000
 _BY_NAME: Final = 12
-_VERSION: Final = 1
+_TOPIC_RESOURCE: Final = 2
+_SET: Final = 0
+_VERSION: Final = 2
 
 Written = tuple[str, int, int, int]
 """Topic, partition, first and last offset."""
@@ -96,6 +123,7 @@ class Decision:
     is_finished: bool = field(default=False, compare=False)
 
     def to_bytes(self) -> bytes:
+        topics = sorted({topic for some in self.written for topic, *_ in some})
         return json.dumps(
             {
                 "version": _VERSION,
@@ -104,23 +132,74 @@ class Decision:
                 "query": self.query,
                 "superseded": self.superseded,
                 "transactions": self.transactions,
-                "written": self.written,
-            }
+                "topics": topics,
+                "written": _packed(self.written, topics),
+            },
+            separators=(",", ":"),
         ).encode()
 
     @classmethod
     def from_bytes(cls, value: bytes) -> Decision:
         read: dict[str, Any] = json.loads(value)
-        if read["version"] != _VERSION:
-            raise ValueError(f"a decision of version {read['version']}: a newer Mainstem wrote it; upgrade this one")
+        match read["version"]:
+            case 2:
+                written = _unpacked(read["written"], [str(each) for each in read["topics"]])
+            case 1:  # named topic, partition, first and last offset of each in full
+                written = tuple(tuple((t, int(p), int(f), int(e)) for t, p, f, e in some) for some in read["written"])
+            case newer:
+                raise ValueError(f"a decision of version {newer}: a newer Mainstem wrote it; upgrade this one")
         return cls(
             batch=int(read["batch"]),
             run=str(read["run"]),
             superseded=tuple(read["superseded"]),
             transactions=tuple(Triple(*each) for each in read["transactions"]),
-            written=tuple(tuple((t, int(p), int(f), int(e)) for t, p, f, e in some) for some in read["written"]),
-            query=str(read.get("query", "")),
+            written=written,
+            query=str(read["query"]),
         )
+
+
+def _packed(written: tuple[tuple[Written, ...], ...], topics: list[str]) -> list[list[list[Any]]]:
+    """For each transaction and topic: which topic, then partitions, first offsets and lengths as three lists.
+
+    A batch of many tasks names each partition many times. Partitions are told by how many were left out before them,
+    offsets by how far they are from where the transaction before has ended: both are small, and much alike.
+    """
+    nth = {topic: number for number, topic in enumerate(topics)}
+    ends: dict[Partition, int] = defaultdict(int)
+    packed = []
+    for some in written:
+        groups: list[list[Any]] = []
+        for topic, parts in groupby(some, itemgetter(0)):
+            skipped, gaps, lengths = [], [], []
+            following = 0
+            for _, number, first, last in parts:
+                skipped.append(number - following)
+                gaps.append(first - ends[topic, number])
+                lengths.append(last - first)
+                following = number + 1
+                ends[topic, number] = last + 1
+            groups.append([nth[topic], skipped, gaps, lengths])
+        packed.append(groups)
+    return packed
+
+
+def _unpacked(packed: list[list[list[Any]]], topics: list[str]) -> tuple[tuple[Written, ...], ...]:
+    ends: dict[Partition, int] = defaultdict(int)
+    written = []
+    for groups in packed:
+        some: list[Written] = []
+        for nth, *columns in groups:
+            topic = topics[nth]
+            following = 0
+            for skipped, gap, length in zip(*columns, strict=True):
+                number = following + int(skipped)
+                first = ends[topic, number] + int(gap)
+                last = first + int(length)
+                some.append((topic, number, first, last))
+                following = number + 1
+                ends[topic, number] = last + 1
+        written.append(tuple(some))
+    return tuple(written)
 
 
 class DecisionLog:
@@ -140,7 +219,7 @@ class DecisionLog:
         self._sure_of: LeaderAndEpoch | None = None
 
     async def ensure(self) -> None:
-        """Makes the topic where it is not there."""
+        """Makes the topic where it is not there, and has it take large decisions where it was made when it did not."""
         if self._is_there:
             return
 
@@ -169,7 +248,56 @@ class DecisionLog:
             raise LeaderNotAvailableError("it was just made", topic=TOPIC)
 
         await self._cluster.retrying(attempt, TIMEOUT_MS, f"making {TOPIC}")
+        try:
+            await self._cluster.retrying(self._enlarge, ENLARGED_WITHIN_MS, f"setting configs of {TOPIC}")
+        except KafkaError as error:
+            # Most batches are small. One that is not says itself that it was refused.
+            wanted = ", ".join(f"{name}={value}" for name, value in _ROOM.items())
+            log.warning("%s may refuse batches of very many tasks and partitions; set %s: %s", TOPIC, wanted, error)
         self._is_there = True
+
+    async def _enlarge(self) -> None:
+        small = {name: value for name, value in (await self._configs()).items() if value < int(_ROOM[name])}
+        if not small:
+            return
+        connection = await self._cluster.controller()
+        # What somebody has set higher stays. A segment that is large by now is rolled by time.
+        wanted = {name: _ROOM[name] for name in small} | (_ROLL if "segment.bytes" in small else {})
+        request = IncrementalAlterConfigsRequest(
+            resources=[
+                AlterConfigsResource(
+                    resource_type=_TOPIC_RESOURCE,
+                    resource_name=TOPIC,
+                    configs=[
+                        AlterableConfig(name=name, config_operation=_SET, value=value) for name, value in wanted.items()
+                    ],
+                )
+            ],
+            validate_only=False,
+        )
+        answer = await connection.ask(request, IncrementalAlterConfigsResponse)
+        for each in answer.responses:
+            raise_for(each.error_code, each.error_message or f"setting configs of {TOPIC}", broker=connection.name)
+        # Brokers follow the controller: one that leads takes large batches a moment later.
+        raise LeaderNotAvailableError("its configs were just set", topic=TOPIC)
+
+    async def _configs(self) -> dict[str, int]:
+        """What limits the size of a decision now, as its leader has it."""
+        leader = self._cluster.leader(TopicPartition(*WHERE))
+        if leader is None:
+            raise LeaderNotAvailableError("it has no leader now", topic=TOPIC, partition=0)
+        connection = await self._cluster.node(leader.leader)
+        request = DescribeConfigsRequest(
+            resources=[
+                DescribeConfigsResource(
+                    resource_type=_TOPIC_RESOURCE, resource_name=TOPIC, configuration_keys=list(_ROOM)
+                )
+            ]
+        )
+        answer = await connection.ask(request, DescribeConfigsResponse)
+        for result in answer.results:
+            raise_for(result.error_code, result.error_message or f"reading configs of {TOPIC}", broker=connection.name)
+        return {each.name: int(each.value) for result in answer.results for each in result.configs if each.value}
 
     async def last(self, sink: str) -> Decision | None:
         """The last decision of a sink, as of now."""
@@ -181,7 +309,7 @@ class DecisionLog:
             if sink in self._unreadable:
                 raise ValueError(self._unreadable[sink])
             found = Decision.from_bytes(written)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, LookupError, TypeError) as error:
             raise UnreadableError(f"what {TOPIC} says of {sink} cannot be read: {error}") from error
         is_finished = self._finished.get(sink, -1) >= found.batch
         return replace(found, is_finished=is_finished)

@@ -37,7 +37,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from mainstem.client.cluster import Cluster
-from mainstem.client.errors import KafkaError, KafkaTimeoutError, error_for
+from mainstem.client.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    RecordBatchTooLargeError,
+    RecordTooLargeError,
+    error_for,
+)
 from mainstem.client.options import ProducerOptions
 from mainstem.client.types import TopicPartition
 from mainstem.protocol.api import ApiKey
@@ -50,6 +56,8 @@ from mainstem.spark.decisions import (
     FINISHED,
     GIVEN_UP,
     SUPERSEDED_MAX,
+    TOPIC,
+    VALUE_BYTES_MAX,
     WHERE,
     Decision,
     DecisionLog,
@@ -153,9 +161,19 @@ def ended_early(sink: str, batch: int, transactional_id: str, state: str, timeou
     return SinkError(
         f"batch {batch} of {sink}: the transaction {transactional_id} of a task {state}; nothing of the batch was "
         f"written. A batch may take {timeout_ms} ms, which is the brokers' transaction.max.timeout.ms: it took longer, "
-        "or someone aborted it. Raise that limit, or set twoPhaseCommit where brokers have it enabled; or, as a "
-        "checkpoint keeps to the batch that it has planned, begin with a new checkpoint and fewer rows a batch "
-        "(maxOffsetsPerTrigger; --max-records of the pipelines)"
+        "or someone aborted it. Raise that limit, or set twoPhaseCommit where brokers have it enabled, and run again "
+        "with the same checkpoint: all is written once. A checkpoint keeps to the batch that it has planned. A new one "
+        "with fewer rows a batch (maxOffsetsPerTrigger; --max-records of the pipelines) writes again what was written "
+        "from the beginning on, unless it starts where the old one was (startingOffsets; --starting-offsets)"
+    )
+
+
+def too_many(sink: str, decision: Decision, size: int) -> SinkError:
+    pairs = sum(len(some) for some in decision.written)
+    return SinkError(
+        f"batch {decision.batch} of {sink}: the decision on it names {pairs} pairs of a task and a partition in {size} "
+        f"bytes, which is more than the topic {TOPIC} takes; nothing of the batch was written. Have fewer tasks write, "
+        "with coalesce before the write, or set guarantee to at_least_once"
     )
 
 
@@ -215,7 +233,7 @@ class Coordinator:
             query,
         )
         self._step("write-decision")
-        await self._decide(own, batch, DECIDED, decision.to_bytes())
+        await self._decide_on(own, decision)
         self._step("decided")
         _, late = await asyncio.gather(self._finish(decision), self._late(own, decision))
         await self._fence(late)
@@ -347,6 +365,15 @@ class Coordinator:
     async def _ended_early(self, batch: int, triple: Triple, state: str) -> SinkError:
         timeout_ms = await self._transactions.timeout_ms()
         return ended_early(self._sink, batch, triple.transactional_id, state, timeout_ms)
+
+    async def _decide_on(self, own: Triple, decision: Decision) -> None:
+        value = decision.to_bytes()
+        if len(value) > VALUE_BYTES_MAX:
+            raise too_many(self._sink, decision, len(value))
+        try:
+            await self._decide(own, decision.batch, DECIDED, value)
+        except (RecordTooLargeError, RecordBatchTooLargeError) as error:
+            raise too_many(self._sink, decision, len(value)) from error
 
     async def _decide(self, own: Triple, batch: int, kind: str, value: bytes) -> None:
         """Step 2c. Only who has taken over last can."""

@@ -148,9 +148,11 @@ class RangeReader:
                         under_way = self._begin(found, fetched.reach)
                     elif following is not None:
                         under_way = self._begin(following, following.start)
-                    while position < min(fetched.reach, found.end):
+                    reach = min(fetched.reach, found.end)
+                    while position < reach:
                         columns = self._decode(fetched, position, found.end)
-                        position = max(position + 1, int(columns.next_offset))
+                        # Where it says of nothing more, the rest is a hole: what comes next lies past the range.
+                        position = int(columns.next_offset) if columns.next_offset > position else reach
                         if columns.count:
                             yield to_arrow(columns, found)
         finally:

@@ -2,45 +2,51 @@
 
 Spark hands options over in lower case, all of them text. What is wrong is a ValueError of one sentence that names the
 option, the value and the way out. Options of our own, besides Spark's: `path`, `valueFormat`, `pushFilters`,
-`splitBytes` for reading; `guarantee`, `twoPhaseCommit`, `sinkId`, `txnAppId`, `txnVersion`, `useTimestampColumn` for
-writing.
+`splitBytes`, `maxBytesPerTrigger` for reading; `guarantee`, `twoPhaseCommit`, `sinkId`, `txnAppId`, `txnVersion`,
+`useTimestampColumn` for writing.
 """
 
 import json
 import logging
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Final
 
-from mainstem.client.options import ConsumerOptions, ProducerOptions
+from mainstem.client.options import CommonOptions, ConsumerOptions, ProducerOptions
+from mainstem.spark import cores
 from mainstem.spark.offsets import EARLIEST, LATEST, Offsets, Partition, names, parse_offsets, parse_partitions
-from mainstem.spark.splits import SPLIT_BYTES
+from mainstem.spark.splits import SPLIT_BYTES, even_bytes
 
 log = logging.getLogger(__name__)
 
 _KAFKA: Final = "kafka."
 _FILE: Final = "file:/"
 """How Spark's own sources may have a folder of the file system named."""
+_JAVA_ONLY: Final = "classes of Java do not run here; do to the columns what it does, and leave it out"
 _REFUSED_READING: Final = {
     "auto.offset.reset": "say startingOffsets instead",
     "enable.auto.commit": "Spark keeps its own positions, in the checkpoint",
     "key.deserializer": "keys are read as bytes; cast the column, or use valueFormat",
     "value.deserializer": "values are read as bytes; cast the column, or use valueFormat",
-    "interceptor.classes": "there are none here",
+    "interceptor.classes": _JAVA_ONLY,
 }
 _REFUSED_WRITING: Final = {
     "key.serializer": "keys are bytes or strings; cast the column",
     "value.serializer": "values are bytes or strings; cast the column",
+    "interceptor.classes": _JAVA_ONLY,
+    "transaction.two.phase.commit.enable": "say twoPhaseCommit instead",
     "transactional.id": "the sink names its own transactions; say sinkId to name the sink",
-    "enable.idempotence": "it is always on",
 }
 _OF_NO_USE: Final = frozenset(
     {
+        "auto.include.jmx.reporter",
         "client.dns.lookup",
         "config.providers",
         "enable.metrics.push",
+        "group.instance.id",
+        "group.protocol",
         "group.remote.assignor",
         "metric.reporters",
         "metrics.num.samples",
@@ -49,9 +55,21 @@ _OF_NO_USE: Final = frozenset(
         "partitioner.class",
         "security.providers",
         "share.acknowledgement.mode",
+        "share.acquire.mode",
     }
 )
-"""Options that Kafka's own clients have and that mean nothing here: a job that has them moves as it is."""
+"""Options that Kafka's own clients have and that mean nothing here, where nobody is a member of a group: a job that has
+them moves as it is."""
+
+
+def _names(client: type[CommonOptions]) -> frozenset[str]:
+    return frozenset(each.name.replace("_", ".") for each in fields(client))
+
+
+_OF_EITHER: Final = _names(ConsumerOptions) | _names(ProducerOptions)
+
+_OF_NO_USE_IN_PLAIN_TEXT: Final = ("ssl.", "sasl.")
+"""How options begin that a connection in plain text has no use for. Kafka's clients leave them unread there."""
 
 _DURATION: Final = re.compile(
     r"(\d+(?:\.\d+)?)\s*(us|microseconds?|ms|milliseconds?|s|seconds?|m|min|minutes?|h|hours?|d|days?)?"
@@ -116,6 +134,7 @@ class SourceOptions:
     max_records_per_partition: int | None
     max_offsets_per_trigger: int | None
     min_offsets_per_trigger: int | None
+    max_bytes_per_trigger: int | None
     max_trigger_delay_ms: float
     fetch_retries: int
     fetch_retry_interval_ms: int
@@ -126,6 +145,12 @@ class SourceOptions:
     split_bytes: int | None
     path: str | None
     kafka: ConsumerOptions
+
+    def batch_split_bytes(self, total_bytes: float) -> int:
+        """How large a task of a batch is to be. A stream keeps the order of a partition unless it is told to cut."""
+        if self.split_bytes is not None:
+            return self.split_bytes
+        return SPLIT_BYTES if self.min_partitions is not None else even_bytes(total_bytes, cores.here())
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +191,8 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
     value_format = options.get("valueformat")
     if value_format is not None and value_format not in ("json", "string"):
         raise ValueError(f"valueFormat: must be json or string; it is {value_format}")
-    kafka = _kafka_options(options, _REFUSED_READING)
+    kafka = _kafka_options(options, _REFUSED_READING, ConsumerOptions)
     group_id = kafka.pop("group.id", None)
-    split_bytes = _integer(options, "splitBytes", at_least=1)
     least = _integer(options, "minOffsetsPerTrigger", at_least=1)
     most = _integer(options, "maxOffsetsPerTrigger", at_least=1)
     if least is not None and most is not None and least > most:
@@ -184,6 +208,7 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
         max_records_per_partition=_integer(options, "maxRecordsPerPartition", at_least=1),
         max_offsets_per_trigger=most,
         min_offsets_per_trigger=least,
+        max_bytes_per_trigger=_integer(options, "maxBytesPerTrigger", at_least=1),
         max_trigger_delay_ms=_duration_ms(options.get("maxtriggerdelay", "15m"), "maxTriggerDelay"),
         fetch_retries=_integer(options, "fetchOffset.numRetries", at_least=0, default=3) or 0,
         fetch_retry_interval_ms=_integer(options, "fetchOffset.retryIntervalMs", at_least=0, default=1000) or 0,
@@ -191,8 +216,7 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
         group_id=group_id,
         value_format=value_format,
         push_filters=_flag(options, "pushFilters", False),
-        # A stream keeps the order of a partition unless it is told how to cut.
-        split_bytes=split_bytes if split_bytes is not None else None if streaming else SPLIT_BYTES,
+        split_bytes=_integer(options, "splitBytes", at_least=1),
         path=path,
         kafka=_consumer(kafka, needs_servers=path is None, prefix=options.get("groupidprefix")),
     )
@@ -209,7 +233,10 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     two_phase = _flag(options, "twoPhaseCommit", False)
     if two_phase and guarantee != "exactly_once":
         raise ValueError("twoPhaseCommit: is for guarantee exactly_once; leave one of the two out")
-    kafka = _kafka_options(options, _REFUSED_WRITING)
+    kafka = _kafka_options(options, _REFUSED_WRITING, ProducerOptions)
+    if kafka.get("enable.idempotence", "").lower() == "false":
+        # A job that moves as it is asks for less than it gets.
+        log.warning("kafka.enable.idempotence: rows are written idempotently all the same; the option does nothing")
     _need_servers(kafka)
     return SinkOptions(
         topic=options.get("topic"),
@@ -289,11 +316,21 @@ def _check_batch_bounds(starting: Bound, ending: Bound) -> None:
                 raise ValueError(f"startingOffsets: {names([where])} starts at {start}, after endingOffsets, {end}")
 
 
-def _kafka_options(options: Mapping[str, str], refused: Mapping[str, str]) -> dict[str, str]:
+def _kafka_options(options: Mapping[str, str], refused: Mapping[str, str], own: type[CommonOptions]) -> dict[str, str]:
     kafka = {name.removeprefix(_KAFKA): value for name, value in options.items() if name.startswith(_KAFKA)}
-    for name in _OF_NO_USE & kafka.keys():
+    # A job may have one set of options for what it reads and writes: Kafka's clients leave unread what the other's are.
+    foreign = _OF_EITHER - _names(own)
+    for name in (_OF_NO_USE | foreign) & kafka.keys():
         log.info("kafka.%s means nothing here and is left out", name)
         del kafka[name]
+    protocol = kafka.get("security.protocol", "PLAINTEXT").strip()
+    unread = sorted(name for name in kafka if name.startswith(_OF_NO_USE_IN_PLAIN_TEXT))
+    if protocol.upper() == "PLAINTEXT":
+        kafka.pop("security.protocol", None)
+        for name in unread:
+            del kafka[name]
+        if unread:
+            log.warning("kafka.%s: connections are in plain text, where it does nothing", ", kafka.".join(unread))
     for name, instead in refused.items():
         if name in kafka:
             raise ValueError(f"kafka.{name}: cannot be given; {instead}")

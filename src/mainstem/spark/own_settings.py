@@ -1,4 +1,4 @@
-"""What Spark has been told already, past the program: by spark-submit, in its file of defaults, in its variable.
+"""What Spark has been told already, past the program: by spark-submit, in a file of properties, in its variable.
 
 `SparkConf` knows nothing of it before Java runs, and what a program sets comes before all of it. So whoever wants to
 set only what nobody else has set has to look for himself.
@@ -32,7 +32,10 @@ def own_settings() -> dict[str, str]:
 
         SparkContext._ensure_initialized()
         return dict(SparkConf().getAll())
-    return {**in_file(_defaults()), **in_arguments(os.environ.get(_ARGUMENTS, ""))}
+    said = os.environ.get(_ARGUMENTS, "")
+    named, with_defaults = files_in_arguments(said)
+    defaults = in_file(_defaults()) if named is None or with_defaults else {}
+    return {**defaults, **({} if named is None else in_file(named)), **in_arguments(said)}
 
 
 def _defaults() -> Path:
@@ -65,6 +68,23 @@ def in_arguments(said: str) -> dict[str, str]:
         elif name in _NAMED:
             found[_NAMED[name]] = value if is_joined else next(words, "")
     return found
+
+
+def files_in_arguments(said: str) -> tuple[Path | None, bool]:
+    """The file of properties that a command line of spark-submit names, and whether that of defaults counts as well.
+
+    Without a word it does not: the one that is named stands in its place.
+    """
+    named: Path | None = None
+    with_defaults = False
+    words = iter(shlex.split(said))
+    for word in words:
+        name, is_joined, value = word.partition("=")
+        if name == "--properties-file":
+            named = Path(value if is_joined else next(words, ""))
+        elif word == "--load-spark-defaults":
+            with_defaults = True
+    return named, with_defaults
 
 
 def has_collector(settings: dict[str, str]) -> bool:

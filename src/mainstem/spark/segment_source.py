@@ -29,7 +29,7 @@ from mainstem.spark.options import Bound, Kind, SourceOptions, Topics, describe
 from mainstem.spark.questions import READ_COMMITTED
 from mainstem.spark.rows import RowMaker
 from mainstem.spark.schema import Wanted
-from mainstem.spark.splits import PACK_BYTES, SPLIT_BYTES, Range
+from mainstem.spark.splits import PACK_BYTES, Range
 from mainstem.storage.checkpoint import LOG_STARTS, parse_offsets
 from mainstem.storage.offline import (
     Folder,
@@ -84,9 +84,9 @@ class SegmentReader(DataSourceReader):
         _check_named(options.topics, folders, options.path)
         folders = [folder for folder in folders if self._narrowing.keeps((folder.topic, folder.partition))]
         parts = {folder: segments(folder.path) for folder in folders}
-        split_bytes = options.split_bytes or SPLIT_BYTES
+        total = sum(part.end - part.start for some in parts.values() for part in some)
+        split_bytes = options.batch_split_bytes(total)
         if options.min_partitions is not None:
-            total = sum(part.end - part.start for some in parts.values() for part in some)
             split_bytes = max(1, min(split_bytes, total // options.min_partitions))
         pieces = [piece for folder in folders for piece in self._pieces(folder, parts[folder], split_bytes)]
         return [PiecesPartition(some) for some in _pack(pieces, min(PACK_BYTES, split_bytes))] or [PiecesPartition(())]

@@ -106,12 +106,14 @@ class TopicReader(DataSourceReader):
         earliest = await questions.list_offsets(cluster, dict.fromkeys(there, EARLIEST))
         ranges = bounds.ranges(starts, ends, earliest, options.fail_on_data_loss)
         ranges = await self._narrowed(cluster, ranges)
+        sizes = await record_bytes(cluster, earliest, ends)
+        total = sum(each.size * sizes(each.where) for each in ranges)
         return plan(
             ranges,
-            await record_bytes(cluster, earliest, ends),
+            sizes,
             options.min_partitions,
             options.max_records_per_partition,
-            options.split_bytes,
+            options.batch_split_bytes(total),
         )
 
     async def _narrowed(self, cluster: Cluster, ranges: list[Range]) -> list[Range]:

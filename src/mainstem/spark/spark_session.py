@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from mainstem.spark import worker_python
+from mainstem.spark import cores, worker_python
 from mainstem.spark.own_settings import has_collector, own_settings
 
 if TYPE_CHECKING:
@@ -79,6 +79,12 @@ def missing() -> str | None:
     if importlib.util.find_spec("pyarrow") is None:
         return "pyarrow is not installed: pip install 'mainstem[spark]'"
     java = _java()
+    home = os.environ.get("JAVA_HOME")
+    if home and java is None:
+        return (
+            f"JAVA_HOME is {home}, where there is no bin/java to run, and Spark takes no other: set it to the folder "
+            f"of Java {JAVA_MIN} or later, or unset it for the java that is on PATH"
+        )
     if java is None:
         return f"Java is not installed: Spark needs Java {JAVA_MIN} or later, {INSTALL_JAVA}"
     found = _java_version(java)
@@ -88,11 +94,9 @@ def missing() -> str | None:
 
 
 def _java() -> str | None:
-    """The one that Spark's scripts take."""
+    """The one that Spark's scripts take: that of JAVA_HOME, also where it is not there."""
     home = os.environ.get("JAVA_HOME")
-    if home and (Path(home) / "bin" / "java").exists():
-        return str(Path(home) / "bin" / "java")
-    return shutil.which("java")
+    return shutil.which(str(Path(home) / "bin" / "java") if home else "java")
 
 
 def _java_version(java: str) -> int | None:
@@ -148,6 +152,9 @@ def session(
         set_unless_told(_DRIVER_OPTIONS, _ARROW)
     for key, (value, _) in SETTINGS.items():
         set_unless_told(key, value)
+    known = cores.of_session({**told, **dict(conf.getAll())})
+    if known is not None:
+        os.environ.setdefault(cores.VARIABLE, str(known))
     return SparkSession.builder.config(conf=conf).getOrCreate()
 
 

@@ -2,7 +2,8 @@
 
 A split is what one task reads: some ranges of offsets. Spark's own source gives each topic partition one task; here
 large ranges are cut, so that one hot partition feeds every core, and small ones are put together, for a Python task has
-a price of its own. How large a range is in bytes is what the log's size divided by its records says.
+a price of its own (some 50 ms of processor time). How large a range is in bytes is what the log's size divided by its
+records says.
 
 `minPartitions` and `maxRecordsPerPartition` mean what they mean in Spark: at least so many tasks, at most so many
 records in one. A stream does not cut a partition unless one of them asks for it: what one task reads, one task writes,
@@ -20,7 +21,7 @@ SPLIT_BYTES: Final = 64 << 20
 """A range is cut so that no piece is expected to be larger."""
 
 PACK_BYTES: Final = 8 << 20
-"""Ranges share a task as long as they are expected to be less than this together."""
+"""Ranges share a task as long as they are expected to be less than this together, and are not cut smaller."""
 
 DEFAULT_RECORD_BYTES: Final = 256.0
 """Where the broker does not tell the size of its logs."""
@@ -46,6 +47,11 @@ class Range:
 
 Split = tuple[Range, ...]
 RecordBytes = Callable[[Partition], float]
+
+
+def even_bytes(total_bytes: float, cores: int) -> int:
+    """How large a split is to be where nobody says: as large as gives every core something to do."""
+    return round(min(SPLIT_BYTES, max(PACK_BYTES, total_bytes / cores)))
 
 
 def plan(

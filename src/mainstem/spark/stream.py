@@ -7,8 +7,9 @@ Spark runs one instance of it for the life of a query, in a process of its own; 
   does write down, is the start.
 - Partitions that appear later are read from their beginning.
 - A topic that is deleted and made anew while the query runs is known by its id, also where it has as many records.
-- `maxOffsetsPerTrigger`, `minOffsetsPerTrigger` and `maxTriggerDelay` are applied here, for Spark has no limit that
-  combines them. With `availableNow` nothing after the offsets of the moment it was prepared is read.
+- `maxOffsetsPerTrigger`, `maxBytesPerTrigger`, `minOffsetsPerTrigger` and `maxTriggerDelay` are applied here, for
+  Spark has no limit that combines them. Bytes are estimated, by what the records of a partition have on average. With
+  `availableNow` nothing after the offsets of the moment it was prepared is read.
 - Progress told to a consumer group is for people to see. What counts is the checkpoint.
 """
 
@@ -24,6 +25,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
+    ReadMaxBytes,
     ReadMaxRows,
     ReadMinRows,
     SupportsTriggerAvailableNow,
@@ -95,7 +97,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             }
         new = [where for where in ends if where not in begin]
         # They count for the limits with all that is in them: Spark reads new partitions from their beginning.
-        is_limited = self._options.max_offsets_per_trigger or self._options.min_offsets_per_trigger
+        is_limited = not isinstance(self.getDefaultReadLimit(), ReadAllAvailable)
         firsts = runner().run(self._firsts(new)) if new and is_limited else {}
         return to_json(self._admitted(begin, ends, firsts, limit))
 
@@ -113,9 +115,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _admitted(self, begin: Offsets, ends: Offsets, firsts: Offsets, given: ReadLimit | None) -> Offsets:
         least, most = self._options.min_offsets_per_trigger, self._options.max_offsets_per_trigger
+        most_bytes = self._options.max_bytes_per_trigger
         now = time.monotonic()
         if isinstance(given, ReadAllAvailable) and self._target is None:
-            least = most = None
+            least = most = most_bytes = None
         starts = {where: begin.get(where, firsts.get(where, ends[where])) for where in ends}
         waiting = sum(ends[where] - starts[where] for where in ends)
         is_early = (
@@ -124,15 +127,27 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         if least is not None and self._target is None and waiting < least and is_early:
             return begin
+        if most_bytes is not None and waiting > 0:
+            within = self._records_within(most_bytes, starts, ends)
+            most = within if most is None else min(most, within)
         if most is not None:
             ends = limit(starts, ends, most)
         if ends != begin:
             self._last_trigger_s = now
         return ends
 
+    def _records_within(self, most_bytes: int, starts: Offsets, ends: Offsets) -> int:
+        """How many of the records between are about so many bytes, each partition with its share; one at least."""
+        record_bytes = runner().run(self._record_bytes(ends))
+        sizes = {where: max(0, ends[where] - starts[where]) for where in ends}
+        all_bytes = sum(size * record_bytes(where) for where, size in sizes.items())
+        return max(1, int(sum(sizes.values()) * min(1.0, most_bytes / max(all_bytes, 1.0))))
+
     def getDefaultReadLimit(self) -> ReadLimit:
         if self._options.max_offsets_per_trigger is not None:
             return ReadMaxRows(self._options.max_offsets_per_trigger)
+        if self._options.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(self._options.max_bytes_per_trigger)
         if self._options.min_offsets_per_trigger is not None:
             return ReadMinRows(self._options.min_offsets_per_trigger)
         return ReadAllAvailable()

@@ -30,9 +30,10 @@ TRANSFORM = ["transform", "orders", "large", "--sql", "select * from input"]
         (["audit", "orders", "--against-bootstrap", "other:9092"], "name that with --against"),
         (["audit", "orders", "--against-lake", "lake", "--against-bootstrap", "b:1"], "name that with --against"),
         (["audit", "orders", "--report", "/"], "--report: / is a folder; name a file in it"),
-        (["lake", "orders", "lake", "--max-records", "0"], "'0' is not a number of 1 or more"),
+        (["lake", "orders", "lake", "--max-records", "x"], "'x' is not a number of 0 or more"),
         (["lake", "orders", "lake", "--bad-topic", "broken"], "--bad-topic needs --schema"),
-        ([*TRANSFORM, "--checkpoint", "new", "--max-records", "-5"], "'-5' is not a number of 1 or more"),
+        ([*TRANSFORM, "--checkpoint", "new", "--max-records", "-5"], "'-5' is not a number of 0 or more"),
+        ([*TRANSFORM, "--checkpoint", "new", "--keep-malformed"], "--keep-malformed needs --schema"),
         ([*TRANSFORM, "--checkpoint", "new", "--watermark", "at"], "--watermark is COLUMN:LATE, as in at:10m"),
         ([*TRANSFORM, "--checkpoint", "new", "--watermark", ":10m"], "--watermark is COLUMN:LATE, as in at:10m"),
         ([*TRANSFORM, "--checkpoint", "new", "--watermark", "at:"], "--watermark is COLUMN:LATE, as in at:10m"),
@@ -54,3 +55,22 @@ def test_a_file_is_not_taken_for_a_folder(tmp_path: Path, capsys: pytest.Capture
         assert main(["pipeline", *words]) == 1
         assert f"{file} is no folder; name one, or one that is to be made" in capsys.readouterr().err
     assert file.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("schema", "what"),
+    [
+        ("idbigint", "idbigint has no type"),
+        ("id bigint, amount", "amount has no type"),
+        ("id bigint,", "there is a comma too many"),
+    ],
+)
+def test_a_schema_without_types_is_a_sentence_before_spark_starts(
+    schema: str, what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("pyspark", reason="PySpark is not installed")
+    for words in (["lake", "orders", str(tmp_path)], [*TRANSFORM, "--checkpoint", str(tmp_path)]):
+        assert main(["pipeline", *words, "--schema", schema]) == 1
+        (told,) = capsys.readouterr().err.splitlines()
+        expected = f"schema: '{schema}' does not name fields and their types, as 'id bigint, at timestamp' does: {what}"
+        assert told.endswith(expected)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -20,16 +21,51 @@ def test_a_decision_reads_as_it_was_written() -> None:
         batch=7,
         run="r",
         superseded=("a", "b"),
-        transactions=(Triple("sink.x.0", 12, 3), Triple("sink.y.0", 13, 0)),
-        written=((("t", 0, 5, 9), ("t", 1, 0, 0)), ()),
+        transactions=(Triple("sink.x.0", 12, 3), Triple("sink.y.0", 13, 0), Triple("sink.z.0", 14, 0)),
+        written=((("t", 0, 5, 9), ("t", 1, 0, 0)), (), (("u", 7, 3, 3), ("t", 1, 9, 12), ("t", 0, 1, 4))),
         query="q",
     )
     assert Decision.from_bytes(made.to_bytes()) == made
 
 
 def test_a_decision_of_a_newer_version_is_refused() -> None:
-    with pytest.raises(ValueError, match="a decision of version 2: a newer Mainstem wrote it"):
-        Decision.from_bytes(json.dumps({"version": 2}).encode())
+    with pytest.raises(ValueError, match="a decision of version 3: a newer Mainstem wrote it"):
+        Decision.from_bytes(json.dumps({"version": 3}).encode())
+
+
+def test_a_decision_that_names_every_offset_in_full_is_read_still() -> None:
+    """A batch that was decided by version 1 is finished by this one."""
+    value = {
+        "version": 1,
+        "batch": 7,
+        "run": "r",
+        "query": "q",
+        "superseded": ["a"],
+        "transactions": [["sink.x.0", 12, 3]],
+        "written": [[["t", 0, 5, 9], ["u", 1, 0, 0]]],
+    }
+    written = ((("t", 0, 5, 9), ("u", 1, 0, 0)),)
+    read = Decision.from_bytes(json.dumps(value).encode())
+    assert read == Decision(7, "r", ("a",), (Triple("sink.x.0", 12, 3),), written, "q")
+
+
+def test_a_decision_of_many_tasks_and_partitions_takes_few_bytes_for_each() -> None:
+    """All writers read it."""
+    rng = random.Random(1)
+    ends = [rng.randrange(10**6, 10**7) for _ in range(700)]
+    written = []
+    for _ in range(200):
+        begins = [end + rng.choice((0, 0, rng.randrange(50))) for end in ends]
+        ends = [begin + rng.randrange(1, 100) for begin in begins]
+        written.append(
+            tuple(
+                ("orders", number, first, end - 1) for number, (first, end) in enumerate(zip(begins, ends, strict=True))
+            )
+        )
+    triples = tuple(Triple(f"sink.{nth}", 10**6 + nth, 0) for nth in range(200))
+    made = Decision(0, "run", (), triples, tuple(written))
+    assert len(made.to_bytes()) < 10 * 200 * 700
+    assert Decision.from_bytes(made.to_bytes()) == made
 
 
 class NewLeader:

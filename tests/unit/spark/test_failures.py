@@ -52,6 +52,31 @@ another name or rename the existing column. SQLSTATE: 42711
 
 \tat py4j.Protocol.getReturnValue(Protocol.java:476)
  SQLSTATE: XXKST"""
+REASON = "No space left on device"
+FULL = f"java.io.IOException: {REASON}"
+NOWHERE = f"{REASON}: Spark's own files have no room, in spark.local.dir or in the checkpoint"
+LEFT_OUT = "\n\tat py4j.ClientServerConnection.run(ClientServerConnection.java:108)\n"
+WHICH = "\n=== Streaming Query ===\nIdentifier: lake orders [id = 1, runId = 2]\n\nLogical Plan:\n~Write"
+WRITTEN_IN_A_FUNCTION = f"""An exception was raised by the Python Proxy. Return Message: Traceback (most \
+recent call last):
+  File "lake.py", line 9, in land
+    some.write.parquet(path)
+py4j.protocol.Py4JJavaError: An error occurred while calling o134.parquet.
+: org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows to file:/lake/rows. \
+SQLSTATE: 58030{LEFT_OUT}Caused by: org.apache.parquet.util.AutoCloseables$ParquetCloseResourceException: Unable to \
+close resource{LEFT_OUT}Caused by: org.apache.hadoop.fs.FSError: {FULL}\n\t... 29 more
+Caused by: {FULL}{LEFT_OUT}\t... 41 more
+
+{WHICH}"""
+IN_A_STAGE = f"""An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 37 in stage 30.0 failed 1 times, most recent \
+failure: Lost task 37.0 in stage 30.0 (TID 656) (192.0.2.2 executor driver): {FULL}{LEFT_OUT}
+Driver stacktrace:{LEFT_OUT}Caused by: {FULL}{LEFT_OUT}"""
+OF_ANOTHER_LIBRARY = f"""[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: An exception was raised \
+by the Python Proxy. Return Message: Traceback (most recent call last):
+  File "lake.py", line 9, in land
+    _row_count(file)
+pyarrow.lib.ArrowInvalid: Parquet file size is 0 bytes{WHICH}"""
 OF_SPARK = """[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column `amunt` cannot be resolved. Did you mean `amount`? \
 SQLSTATE: 42703; line 1 pos 7;
 'Project ['amunt]
@@ -69,6 +94,11 @@ SQLSTATE: 42703; line 1 pos 7;
             PySparkException(IN_A_FUNCTION),
             "The column `id` already exists. Choose another name or rename the existing column.",
         ),
+        (PySparkException(WRITTEN_IN_A_FUNCTION), "Task failed while writing rows to file:/lake/rows: " + REASON),
+        (PySparkException(f"An error occurred while calling o1.start.\n: {FULL}{LEFT_OUT}Caused by: {FULL}"), NOWHERE),
+        (PySparkException(IN_A_STAGE), NOWHERE),
+        (PySparkException(FULL + WHICH), NOWHERE),
+        (PySparkException(OF_ANOTHER_LIBRARY), "pyarrow.lib.ArrowInvalid: Parquet file size is 0 bytes"),
         (AnalysisException(OF_SPARK), "A column `amunt` cannot be resolved. Did you mean `amount`?"),
         (
             PySparkException(

@@ -68,6 +68,21 @@ def test_a_field_that_would_give_the_folders_of_days_another_name_is_refused(tmp
     claim(tmp_path, "orders", fields(id=LongType(), dated=StringType()))
 
 
+@pytest.mark.parametrize("kind", [DoubleType(), StringType()], ids=["same type", "another"])
+def test_a_later_field_that_spark_does_not_tell_from_one_that_is_there_is_refused(
+    tmp_path: Path, kind: DataType
+) -> None:
+    """Of another type it would make the lake unreadable; of the same, two fields of the values would become one."""
+    claim(tmp_path, "orders", fields(Amount=DoubleType(), of=fields(Price=DoubleType())))
+    plan_a_batch(tmp_path)
+    with pytest.raises(ValueError, match=r"schema: Amount is a field in .*, from which Spark does not tell amount; "):
+        claim(tmp_path, "orders", fields(amount=kind))
+    with pytest.raises(ValueError, match=r"schema: of is .*; a field keeps its type"):
+        claim(tmp_path, "orders", fields(of=fields(price=kind)))
+    assert landed_schema(tmp_path).names == ["Amount", "of", "_offset"]
+    claim(tmp_path, "orders", fields(Amount=DoubleType(), price=kind))
+
+
 @pytest.mark.parametrize(
     ("columns", "day"),
     [

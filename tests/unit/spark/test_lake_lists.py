@@ -49,6 +49,18 @@ def test_what_was_merged_stays_merged_when_lists_are_folded(tmp_path: Path) -> N
     assert lake_lists.read(tmp_path).files == expected
 
 
+def test_files_that_count_and_are_gone_are_known(tmp_path: Path) -> None:
+    assert lake_lists.gone(tmp_path) == {}
+    land(tmp_path, range(2))
+    for batch in (0, 1, 2):
+        file = tmp_path / "rows" / "date=1" / f"batch-{batch}"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    assert lake_lists.gone(tmp_path) == {"rows": [], "bad": []}
+    (tmp_path / "rows" / "date=1" / "batch-1").unlink()
+    assert lake_lists.gone(tmp_path) == {"rows": ["date=1/batch-1"], "bad": []}
+
+
 def test_an_empty_folder_has_no_files_and_nothing_to_fold(tmp_path: Path) -> None:
     lake_lists.fold(tmp_path)
     assert lake_lists.read(tmp_path).files == {}

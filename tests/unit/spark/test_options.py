@@ -2,7 +2,9 @@
 
 import pytest
 
+from mainstem.spark import cores
 from mainstem.spark.options import Kind, sink_options, source_options
+from mainstem.spark.splits import PACK_BYTES, SPLIT_BYTES
 
 HERE = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 
@@ -38,7 +40,23 @@ def test_a_timestamp_for_all_comes_before_timestamps_and_those_before_offsets() 
 
 def test_a_stream_does_not_cut_partitions_unless_it_is_told_to() -> None:
     assert source_options({**HERE, "subscribe": "a"}, streaming=True).split_bytes is None
-    assert source_options({**HERE, "subscribe": "a"}, streaming=False).split_bytes is not None
+    assert source_options({**HERE, "subscribe": "a", "splitBytes": "5"}, streaming=True).split_bytes == 5
+
+
+def test_a_batch_is_cut_for_every_core_unless_it_is_told_how(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(cores.VARIABLE, "4")
+
+    def split_bytes(total: int, **given: str) -> int:
+        return source_options({**HERE, "subscribe": "a", **given}, streaming=False).batch_split_bytes(total)
+
+    assert split_bytes(100 << 20) == 25 << 20
+    assert split_bytes(10 << 20) == PACK_BYTES
+    assert split_bytes(10 << 30) == SPLIT_BYTES
+    assert split_bytes(100 << 20, minPartitions="2") == SPLIT_BYTES
+    assert split_bytes(100 << 20, splitBytes="7") == 7
+    monkeypatch.setenv(cores.VARIABLE, "many")
+    with pytest.raises(ValueError, match="MAINSTEM_SPARK_CORES: must be a whole number, at least 1; it is many"):
+        split_bytes(100 << 20)
 
 
 @pytest.mark.parametrize("given", ["/data/log", "file:/data/log", "file:///data/log"])
@@ -58,6 +76,47 @@ def test_a_job_moves_with_options_that_only_kafkas_own_clients_have() -> None:
         source_options({**HERE, "subscribe": "a", "kafka.fetch.min.bytes": "7"}, streaming=True).kafka
     )
     assert sink_options({**given, "kafka.partitioner.class": "c.D"}).kafka == sink_options(HERE).kafka
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("auto.include.jmx.reporter", "false"),
+        ("group.instance.id", "one"),
+        ("group.protocol", "CONSUMER"),
+        ("share.acquire.mode", "record_limit"),
+    ],
+)
+@pytest.mark.parametrize("group", [{}, {"kafka.group.id": "g"}], ids=["no group", "a group"])
+def test_a_job_moves_with_options_of_kafkas_clients_of_whatever_version(
+    name: str, value: str, group: dict[str, str]
+) -> None:
+    given = {**HERE, **group, "subscribe": "a"}
+    assert source_options({**given, f"kafka.{name}": value}, streaming=True) == source_options(given, streaming=True)
+    assert sink_options({**HERE, f"kafka.{name}": value}) == sink_options(HERE)
+
+
+def test_a_job_moves_that_has_one_set_of_options_for_what_it_reads_and_what_it_writes() -> None:
+    reading = {"kafka.group.id": "g", "kafka.isolation.level": "read_committed", "kafka.auto.offset.reset": "none"}
+    writing = {"kafka.acks": "all", "kafka.transactional.id": "t", "kafka.key.serializer": "a.B"}
+    read = {**HERE, "subscribe": "a"}
+    assert source_options({**read, **writing}, streaming=False) == source_options(read, streaming=False)
+    assert sink_options({**HERE, **reading}) == sink_options(HERE)
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("interceptor.classes", "classes of Java do not run here"),
+        ("key.serializer", "keys are bytes or strings"),
+        ("value.serializer", "values are bytes or strings"),
+        ("transactional.id", "say sinkId"),
+        ("transaction.two.phase.commit.enable", "say twoPhaseCommit instead"),
+    ],
+)
+def test_what_the_sink_cannot_be_given_is_told_with_the_way_out(name: str, instead: str) -> None:
+    with pytest.raises(ValueError, match=f"kafka.{name}: cannot be given; .*{instead}"):
+        sink_options({**HERE, f"kafka.{name}": "x"})
 
 
 @pytest.mark.parametrize(
@@ -143,3 +202,46 @@ def test_a_sink_is_exactly_once_unless_it_is_told_otherwise() -> None:
         sink_options({**HERE, "txnAppId": "job"})
     with pytest.raises(ValueError, match=r"kafka\.transactional\.id: cannot be given"):
         sink_options({**HERE, "kafka.transactional.id": "mine"})
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+@pytest.mark.parametrize("given", ["true", "false", "False"])
+def test_a_job_moves_whatever_it_says_of_idempotence(
+    given: str, guarantee: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`true` is what the sink does, and more than `false` asks for."""
+    found = sink_options({**HERE, "guarantee": guarantee, "kafka.enable.idempotence": given})
+    assert found.exactly_once == (guarantee == "exactly_once")
+    assert ("the option does nothing" in caplog.text) == (given != "true")
+
+
+def test_what_kafka_does_not_take_beside_idempotence_is_not_taken_here() -> None:
+    with pytest.raises(ValueError, match="it must be 'all' while enable_idempotence is True"):
+        sink_options({**HERE, "kafka.enable.idempotence": "true", "kafka.acks": "1"})
+    with pytest.raises(ValueError, match="enable_idempotence is 'maybe'"):
+        sink_options({**HERE, "kafka.enable.idempotence": "maybe"})
+
+
+SECRETS = {"kafka.ssl.truststore.location": "/a", "kafka.sasl.mechanism": "PLAIN", "kafka.sasl.jaas.config": "secret"}
+
+
+@pytest.mark.parametrize(
+    "protocol", [{}, {"kafka.security.protocol": "PLAINTEXT"}, {"kafka.security.protocol": "plaintext"}]
+)
+def test_what_is_said_of_tls_and_sasl_does_nothing_in_plain_text(
+    protocol: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    given = {**HERE, **SECRETS, **protocol}
+    assert sink_options(given) == sink_options(HERE)
+    assert len(caplog.records) == 1
+    assert "kafka.sasl.jaas.config, kafka.sasl.mechanism, kafka.ssl.truststore.location: connections are" in caplog.text
+    assert "secret" not in caplog.text
+    read = {**given, "subscribe": "a"}
+    assert source_options(read, streaming=True) == source_options({**HERE, "subscribe": "a"}, streaming=True)
+
+
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+@pytest.mark.parametrize("others", [{}, SECRETS], ids=["alone", "with its options"])
+def test_a_connection_that_is_not_in_plain_text_is_refused(protocol: str, others: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="in plain text only: TLS and SASL are not there yet"):
+        sink_options({**HERE, **others, "kafka.security.protocol": protocol})

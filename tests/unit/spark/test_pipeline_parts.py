@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import os
 import re
@@ -37,6 +38,21 @@ def test_a_schema_without_a_field_is_a_sentence(schema: str, tmp_path: Path) -> 
         transform.Transform("127.0.0.1:9092", "orders", "large", tmp_path, schema)
 
 
+def test_bounds_and_options_that_make_no_sense_are_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="max_offsets_per_trigger: must be 1 or more, or 0 for no bound; it is -1"):
+        lake.Lake("127.0.0.1:9092", "orders", tmp_path, max_offsets_per_trigger=-1)
+    with pytest.raises(ValueError, match="keep_malformed: needs a schema"):
+        transform.Transform("127.0.0.1:9092", "orders", "large", tmp_path, keep_malformed=True)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    ["id bigint", "id: bigint, at timestamp", "`a b` bigint", "d decimal(5,2)", "o struct<a: int, b: int>", "n:int"],
+)
+def test_a_schema_of_fields_is_left_to_spark(schema: str, tmp_path: Path) -> None:
+    assert lake.Lake("127.0.0.1:9092", "orders", tmp_path, schema).schema == schema
+
+
 PROGRESS: dict[str, Any] = {
     "batchId": 3,
     "numInputRows": 1200,
@@ -50,6 +66,33 @@ PROGRESS: dict[str, Any] = {
 def test_progress_tells_rows_in_and_out_lag_and_time() -> None:
     assert progress.describe(PROGRESS, 5000) == (
         "batch 3: 1,200 rows in, 1,100 rows out (5,000 in all, 600/s), lag 7, took 2,000 ms"
+    )
+
+
+def test_progress_has_a_record_once_however_often_a_statement_names_its_input() -> None:
+    twice = {**PROGRESS, "numInputRows": 2400, "observedMetrics": {"mainstem.input": {"records": 1200}}}
+    assert progress.describe(twice, 5000) == progress.describe(PROGRESS, 5000)
+
+
+@pytest.mark.parametrize(
+    ("most", "watermark", "found"),
+    [(None, None, None), (None, ("at", "1 hour"), 0), (0, None, 0), (7, None, 7), (7, ("at", "1 hour"), 7)],
+)
+def test_batches_of_a_job_with_a_watermark_are_bounded_only_where_that_is_asked_for(
+    most: int | None, watermark: tuple[str, str] | None, found: int | None, tmp_path: Path
+) -> None:
+    job = transform.Transform("127.0.0.1:9092", "a", "b", tmp_path, watermark=watermark, max_offsets_per_trigger=most)
+    assert transform.most_records(job) == found
+
+
+def test_rows_that_are_too_late_are_told_with_what_would_have_them(tmp_path: Path) -> None:
+    unbounded = transform.Transform("127.0.0.1:9092", "a", "b", tmp_path, watermark=("at", "1 hour"))
+    told = transform.warning_of_late(unbounded, 1200)
+    assert "1,200 rows of a came later than the watermark of 1 hour allows and are not in b" in told
+    assert "allow more of it (--watermark), with another target" in told
+    bounded = dataclasses.replace(unbounded, max_offsets_per_trigger=7)
+    assert "(--watermark), or take all that waits in one batch (--max-records 0)," in transform.warning_of_late(
+        bounded, 1
     )
 
 
@@ -108,7 +151,7 @@ class Query:
     def __init__(self) -> None:
         self.isActive = True
         self.lastProgress = None
-        self.recentProgress = [{"batchId": 0, "numInputRows": 7}]
+        self.recentProgress = [{"batchId": 0, "numInputRows": 7, "observedMetrics": {}}]
 
     @property
     def status(self) -> dict[str, str]:
@@ -135,6 +178,23 @@ def test_an_interrupt_stops_the_query_of_a_pipeline_that_was_not_done() -> None:
     with pytest.raises(KeyboardInterrupt):
         progress.Watcher(quiet=True).follow({"copy": query})
     assert not query.isActive
+
+
+def test_a_long_batch_tells_what_it_is_at_and_since_when_and_what_is_left_out() -> None:
+    query: Any = Query()
+    query.recentProgress[0]["observedMetrics"] = {"mainstem.input": {"records": 5000, "malformed": 1200}}
+    query.recentProgress[0]["stateOperators"] = [{"numRowsDroppedByWatermark": nth} for nth in (0, 1034)]
+    out = io.StringIO()
+    watcher = progress.Watcher(out)
+    left_out = "1,200 malformed records left out; 1,034 rows too late for the watermark left out"
+    # Spark's own number has a record as often as a statement names its input.
+    query.recentProgress[0]["numInputRows"] = 10_000
+    assert watcher.follow({"copy": query}, is_endless=True) == {"copy": 5000}
+    assert out.getvalue().splitlines() == [
+        f"copy: {left_out}; Waiting for data to arrive, 0 s",
+        f"copy: {left_out}",
+    ]
+    assert (watcher.malformed, watcher.late) == (1200, 1034)
 
 
 @pytest.fixture

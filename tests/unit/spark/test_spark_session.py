@@ -43,6 +43,25 @@ def test_a_java_that_is_too_old_is_told(tmp_path: Path, said: str, number: int) 
         spark_session.session()
 
 
+@pytest.mark.parametrize("is_file", [False, True], ids=["missing", "not to be run"])
+def test_a_java_home_without_java_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_file: bool) -> None:
+    """Spark's scripts take no other, whatever is on PATH."""
+    (tmp_path / "java").write_text("#!/bin/sh\necho 'version \"17.0.1\"' >&2\n")
+    (tmp_path / "java").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    home = tmp_path / "jdk"
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    if is_file:
+        (home / "bin").mkdir(parents=True)
+        (home / "bin" / "java").touch(0o644)
+    assert spark_session.missing() == (
+        f"JAVA_HOME is {home}, where there is no bin/java to run, and Spark takes no other: set it to the folder of "
+        "Java 17 or later, or unset it for the java that is on PATH"
+    )
+    monkeypatch.delenv("JAVA_HOME")
+    assert spark_session.missing() is None
+
+
 @pytest.mark.parametrize("master", ["nonsense", "127.0.0.1:7077", "local[", "spark://"])
 def test_a_master_that_there_is_not_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path, master: str) -> None:
     assert main(["pipeline", "lake", "orders", str(tmp_path), "--master", master]) == 2

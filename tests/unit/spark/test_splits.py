@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainstem.spark.splits import PACK_BYTES, Range, limit, plan
+from mainstem.spark.splits import PACK_BYTES, SPLIT_BYTES, Range, even_bytes, limit, plan
 
 
 def kilobyte(where: tuple[str, int]) -> float:
@@ -53,6 +53,24 @@ def test_one_hot_partition_is_cut_by_its_bytes() -> None:
     assert len(splits) == 10
 
 
+def test_pieces_are_not_put_together_again_that_are_small_because_so_was_asked_for() -> None:
+    assert len(plan([Range("hot", 0, 0, 1000)], kilobyte, split_bytes=100_000)) == 10
+
+
+def test_of_several_ranges_those_with_most_records_are_cut_first() -> None:
+    splits = plan([Range("t", nth, 0, size) for nth, size in enumerate((10, 14, 14))], kilobyte, min_partitions=4)
+    assert sorted(each.size for (each,) in splits) == [7, 7, 10, 14]
+
+
+@settings(deadline=None)
+@given(st.integers(1, 2000), st.integers(1, 64))
+def test_one_hot_partition_feeds_every_core(megabytes: int, cores: int) -> None:
+    hot = Range("hot", 0, 0, megabytes * 1000)
+    splits = plan([hot], lambda where: (1 << 20) / 1000, split_bytes=even_bytes(megabytes << 20, cores))
+    assert len(splits) >= min(cores, megabytes // (PACK_BYTES >> 20))
+    assert len(splits) <= max(cores, -(-megabytes // (SPLIT_BYTES >> 20)))
+
+
 def test_a_partition_is_whole_where_cutting_is_not_wanted() -> None:
     assert plan([Range("hot", 0, 5, 10**9)], kilobyte, split_bytes=None) == [(Range("hot", 0, 5, 10**9),)]
 
@@ -69,5 +87,7 @@ def test_a_limit_is_shared_in_proportion_and_leaves_nobody_out() -> None:
     ends = {("t", 0): 900, ("t", 1): 200, ("t", 2): 7}
     assert limit(starts, ends, 100) == {("t", 0): 90, ("t", 1): 110, ("t", 2): 7}
     assert limit(starts, ends, 1000) == ends
+    thirds = limit({("t", number): 0 for number in range(3)}, {("t", number): 50 for number in range(3)}, 100)
+    assert sum(thirds.values()) == 100
     tiny = limit({("t", 0): 0, ("t", 1): 0}, {("t", 0): 10_000, ("t", 1): 1}, 10)
     assert tiny[("t", 1)] == 1

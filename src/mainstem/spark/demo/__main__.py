@@ -25,7 +25,7 @@ TICK_S: Final = 0.25
 WINDOW_S: Final = 10
 TOTALS_SQL: Final = f"""
 select city as key, city, window.start as from, window.end as until, count(*) as orders, round(sum(amount), 2) as amount
-from input where _corrupt is null group by window(at, '{WINDOW_S} seconds'), city
+from input group by window(at, '{WINDOW_S} seconds'), city
 """
 
 
@@ -122,7 +122,6 @@ class Demo:
         settings = {
             "spark.log.level": "OFF",
             "spark.ui.enabled": "false",
-            "spark.sql.shuffle.partitions": "2",
             "spark.driver.memory": "1g",
         }
         with said_to(self._home / "spark.log"):

@@ -322,6 +322,8 @@ def compare(
         f.coalesce("left_n", f.lit(0)).alias("left_n"),
         f.coalesce("right_n", f.lit(0)).alias("right_n"),
     )
+    # Python has no room for every time that Spark has, and a producer may have written any.
+    shown = [f.col(name).cast("string") if _is_time(left, name) else f.col(name) for name in columns]
     joined = joined.persist()
     try:
         report = Report(f"{names[0]} beside {names[1]}")
@@ -337,7 +339,7 @@ def compare(
             (f"Is all of {names[0]} in {names[1]}?", totals.missing, "left_n > right_n"),
             (f"Is all of {names[1]} in {names[0]}?", totals.extra, "right_n > left_n"),
         ):
-            some = joined.where(condition).limit(EXAMPLES).collect() if count else []
+            some = joined.where(condition).limit(EXAMPLES).select(*shown).collect() if count else []
             report.findings.append(
                 Finding(
                     question,
@@ -350,6 +352,10 @@ def compare(
         return report
     finally:
         joined.unpersist()
+
+
+def _is_time(frame: DataFrame, column: str) -> bool:
+    return frame.schema[column].dataType.simpleString() == "timestamp"
 
 
 def compare_topics(

@@ -17,12 +17,13 @@ between batches, so that a pipeline which never ends does not fill the lake with
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,17 +41,22 @@ from mainstem.spark.pipelines.lake_folder import (
     check_schema,
     claim,
     day_column,
+    fields_of,
     local_folder,
     query_id,
 )
 from mainstem.spark.pipelines.progress import Watcher
+from mainstem.spark.pipelines.sampled import settled_on, unreadable
 from mainstem.spark.pipelines.source_topic import check_topic, topic_id
 from mainstem.spark.pipelines.starting import started
+from mainstem.spark.pipelines.topic_stream import check_max_records, topic_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import DataType
+
+log = logging.getLogger(__name__)
 
 ROWS: Final = "rows"
 BAD: Final = "bad"
@@ -86,25 +92,29 @@ class Lake:
     event_time: str | None = None
     """The column that says when it happened; the record's own timestamp where none is named."""
     max_offsets_per_trigger: int | None = None
+    """The most records of a batch; see `topic_stream` for None and 0."""
     kafka: tuple[tuple[str, str], ...] = ()
     bad_topic: str | None = None
     """Where values that do not parse go as they were, besides the table of them."""
     compact_every: int | None = None
     """After how many batches small files are merged while it runs; never where None."""
+    accept_data_loss: bool = False
+    """Whether to go on with what is there where records are gone before they were read."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", local_folder(self.path, "path"))
         check_schema(self.schema)
+        check_max_records(self.max_offsets_per_trigger)
         if self.bad_topic is not None and self.schema is None:
             raise ValueError("bad_topic: needs a schema; without one every value is as good as another")
         if self.bad_topic == self.topic:
             raise ValueError(f"bad_topic: {self.topic} is what is read; name another topic")
 
 
-def rows(spark: SparkSession, path: str | Path, which: str = ROWS) -> DataFrame:
-    """What is in a lake: the files of batches that count."""
+def rows(spark: SparkSession, path: str | Path, which: str = ROWS, *, without: Collection[str] = ()) -> DataFrame:
+    """What is in a lake: the files of batches that count, `without` those of these names."""
     root = Path(path).absolute()
-    files = [str(root / which / name) for name in listed(root, which)]
+    files = [str(root / which / name) for name in listed(root, which) if name not in without]
     if not files:
         raise ValueError(f"{path}: nothing has landed here yet")
     return _read(spark, root / which, files)
@@ -119,6 +129,7 @@ def inferred_schema(spark: SparkSession, bootstrap: str, topic: str, path: str |
     """The schema that values have, as the first of them show it. It is kept with the lake: a later run has the same.
 
     A field that comes up for the first time later is not landed; one that has another type makes its record a bad one.
+    ValueError where no value that it is taken from would land.
     """
     from pyspark.sql.types import StructType
 
@@ -127,16 +138,23 @@ def inferred_schema(spark: SparkSession, bootstrap: str, topic: str, path: str |
     kept = Path(path).absolute() / SCHEMA_FILE
     if kept.exists():
         return kept.read_text(encoding="utf-8")
-    some = topic_frame(spark, bootstrap, topic).selectExpr("cast(value as string) value").where("value is not null")
-    values = [row.value for row in some.limit(INFERRED_FROM).collect()]
-    found = spark.read.option("inferTimestamp", "true").json(spark.sparkContext.parallelize(values)).schema
+    some = topic_frame(spark, bootstrap, topic).select("value").where("value is not null")
+    values = [bytes(row.value) for row in some.limit(INFERRED_FROM).collect()]
+    texts = spark.sparkContext.parallelize([value.decode("utf-8", "replace") for value in values])
+    found = spark.read.option("inferTimestamp", "true").json(texts).schema
     fields = [field for field in found.fields if field.name.lower() not in {"_corrupt_record", *OWN}]
     if not fields:
         raise ValueError(f"schema: {topic} has no JSON objects to take one from; give it, as in 'id bigint'")
-    schema = ", ".join(f"{_quoted(field.name)} {ddl(field.dataType)}" for field in fields)
     # One that cannot be landed is not kept: whoever has mended what is wrong would get it again.
     check_names(StructType(fields))
     wanted_of_values(StructType(fields))
+    settled = settled_on(values, StructType(fields))
+    schema = ", ".join(f"{quoted(field.name)} {ddl(field.dataType)}" for field in settled.fields)
+    if len(unreadable(values, settled)) == len(values):
+        raise ValueError(
+            f"schema: {schema} is what the first {len(values):,} values of {topic} seem to have, and none can be read "
+            "by it: all would land as bad records; give another, or none"
+        )
     write_durably(kept, schema)
     return schema
 
@@ -148,11 +166,12 @@ def ddl(kind: DataType) -> str:
     if isinstance(kind, ArrayType):
         return f"array<{ddl(kind.elementType)}>"
     if isinstance(kind, StructType):
-        return f"struct<{', '.join(f'{_quoted(field.name)}: {ddl(field.dataType)}' for field in kind.fields)}>"
+        return f"struct<{', '.join(f'{quoted(field.name)}: {ddl(field.dataType)}' for field in kind.fields)}>"
     return kind.simpleString()
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """The name of a column as Spark has to be given it, which takes a dot for the way into a struct."""
     return f"`{name.replace('`', '``')}`"
 
 
@@ -189,19 +208,17 @@ def _start(
     spark: SparkSession, lake: Lake, *, continuous: bool, landed: Callable[[int], None] | None
 ) -> StreamingQuery:
     check_query(lake.path)
+    warn_of_gone(lake.path)
     remove_leftovers(lake.path)
-    reader = (
-        spark.readStream.format("mainstem")
-        .option("kafka.bootstrap.servers", lake.bootstrap)
-        .option("subscribe", lake.topic)
-        .option("startingOffsets", "earliest")
-        .option("kafka.isolation.level", "read_committed")
-        .options(**dict(lake.kafka))
-    )
-    if lake.max_offsets_per_trigger is not None:
-        reader = reader.option("maxOffsetsPerTrigger", lake.max_offsets_per_trigger)
+    reader = topic_stream(
+        spark,
+        lake.bootstrap,
+        lake.topic,
+        max_records=lake.max_offsets_per_trigger,
+        accept_data_loss=lake.accept_data_loss,
+    ).options(**dict(lake.kafka))
     if lake.schema is not None:
-        check_names(_fields(lake.schema), OWN)
+        check_names(fields_of(lake.schema), OWN)
         columns = [lake.schema, META, *([AS_IT_WAS] if lake.bad_topic is not None else [])]
         reader = reader.option("valueFormat", "json").schema(", ".join(columns))
     else:
@@ -216,14 +233,6 @@ def _start(
         .queryName(f"lake {lake.topic}")
     )
     return started((writer if continuous else writer.trigger(availableNow=True)).start)
-
-
-def _fields(schema: str) -> StructType:
-    from pyspark.sql.types import StructType
-
-    found = StructType.fromDDL(schema)
-    assert isinstance(found, StructType)
-    return found
 
 
 def _check_event_time(lake: Lake, frame: DataFrame) -> None:
@@ -285,10 +294,10 @@ def split(frame: DataFrame, lake: Lake) -> dict[str, DataFrame]:
     from pyspark.sql import functions as f
 
     if lake.schema is None:
-        when = f.col(lake.event_time) if lake.event_time else f.col("timestamp")
+        when = f.col(quoted(lake.event_time)) if lake.event_time else f.col("timestamp")
         return {ROWS: frame.withColumn(day_column(frame.columns), f.to_date(when))}
     stamp = f.col("_timestamp")
-    when = f.coalesce(f.col(lake.event_time), stamp) if lake.event_time else stamp
+    when = f.coalesce(f.col(quoted(lake.event_time)), stamp) if lake.event_time else stamp
     bad = frame.where("_corrupt is not null").select(
         "_topic", "_partition", "_offset", "_timestamp", "_key", "_corrupt", f.to_date(stamp).alias("date")
     )
@@ -338,7 +347,10 @@ def merge(spark: SparkSession, root: Path, below_bytes: int = COMPACT_BELOW_BYTE
     for which, files in lake_lists.read(root).files.items():
         by_day: dict[str, list[str]] = {}
         for name in files:
-            if (root / which / name).stat().st_size < below_bytes:
+            # One that is gone is nothing to merge, and stays listed: an audit is to find it.
+            with suppress(FileNotFoundError):
+                if (root / which / name).stat().st_size >= below_bytes:
+                    continue
                 by_day.setdefault(str(Path(name).parent), []).append(name)
         for day, names in by_day.items():
             if len(names) < 2:
@@ -376,6 +388,18 @@ def _move(staging: Path, target: Path, label: str) -> list[str]:
     for folder in folders:
         sync(folder)
     return names
+
+
+def warn_of_gone(root: Path) -> None:
+    names = [f"{which}/{name}" for which, some in lake_lists.gone(root).items() for name in some]
+    if names:
+        log.warning(
+            "path: of the files that have landed in %s, %d are gone, such as %s; put them back, or see with "
+            "`mainstem pipeline audit --against-lake` which records are missing",
+            root,
+            len(names),
+            names[0],
+        )
 
 
 def remove_leftovers(path: Path, kept_s: float = 0.0) -> None:

@@ -1,7 +1,8 @@
 """What the folder of a lake says of itself: which topic is in it, in which shape, by which query, and who works on it.
 
 A lake has one topic and one shape. Fields may come and go, a field's type may not change, and its batches are those of
-one query: a checkpoint that was taken away would count batches anew, under numbers that are there already.
+one query: a checkpoint that was taken away would count batches anew, under numbers that are there already. No two of
+its fields differ in case only, whenever they came: Spark would take one for the other, or read nothing any more.
 
 One process at a time works on it: another would take away files that the first has not listed yet. The lock is the
 system's, so it goes with the process, however that ends.
@@ -31,6 +32,8 @@ LOCK_WAIT_S: Final = 5.0
 """A query that has just ended lets go a moment later."""
 POLL_S: Final = 0.05
 
+_PLAIN_WORDS: Final = re.compile(r"[\w\s,]*")
+_ONE_STRUCT: Final = re.compile(r"\s*struct\s*<", re.IGNORECASE)
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
@@ -44,9 +47,39 @@ def local_folder(path: Path, option: str) -> Path:
 
 
 def check_schema(schema: str | None) -> None:
-    """Told before it is put beside other columns, where Spark would stumble over a comma."""
-    if schema is not None and not schema.strip():
+    """Told before it is put beside other columns, where Spark would stumble over a comma.
+
+    Without Spark no more is looked at than whether each of some plain words has a type.
+    """
+    if schema is None:
+        return
+    if not schema.strip():
         raise ValueError("schema: is empty; name the fields of the JSON value, as in 'id bigint', or leave it out")
+    if _PLAIN_WORDS.fullmatch(schema):
+        for field in schema.split(","):
+            if len(field.split()) < 2:
+                what = f"{field.strip()} has no type" if field.strip() else "there is a comma too many"
+                raise ValueError(_not_fields(schema, what))
+
+
+def fields_of(schema: str) -> StructType:
+    """What a schema names; ValueError where Spark cannot read it."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.types import StructType
+
+    from mainstem.spark.failures import sentence
+
+    try:
+        found = StructType.fromDDL(schema)
+    except PySparkException as error:
+        raise ValueError(_not_fields(schema, (sentence(error) or str(error)).rstrip("."))) from error
+    if not isinstance(found, StructType) or _ONE_STRUCT.match(schema):
+        raise ValueError(_not_fields(schema, f"it is one type, {schema}"))
+    return found
+
+
+def _not_fields(schema: str, what: str) -> str:
+    return f"schema: {schema!r} does not name fields and their types, as 'id bigint, at timestamp' does: {what}"
 
 
 class Lock:
@@ -90,6 +123,13 @@ def claim(root: Path, topic: str, schema: StructType) -> None:
                 f"schema: days are folders {day_column(before)}=… in {root}, and would be {day_column(fields)}=… now: "
                 "a field of that name comes or goes; land it in a folder of its own"
             )
+        known = {name.lower(): name for name in before}
+        for name in fields:
+            if known.get(name.lower(), name) != name:
+                raise ValueError(
+                    f"schema: {known[name.lower()]} is a field in {root}, from which Spark does not tell {name}; name "
+                    "it as it is there, or land the other in a folder of its own"
+                )
         for name in sorted(before.keys() & fields.keys()):
             if before[name]["type"] != fields[name]["type"]:
                 raise ValueError(

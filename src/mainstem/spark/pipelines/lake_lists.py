@@ -72,6 +72,12 @@ def _read(root: Path) -> Lists:
     )
 
 
+def gone(root: Path) -> dict[str, list[str]]:
+    """The files that count and are not there, by the table that they are of: somebody has taken them away."""
+    files = read(root).files
+    return {which: [name for name in names if not (root / which / name).exists()] for which, names in files.items()}
+
+
 def has_landed(root: Path, batch: int) -> bool:
     """Asked before every batch, so no list is opened."""
     return batch <= _last_folded(root) or (root / BATCHES / f"{batch:012}.json").exists()

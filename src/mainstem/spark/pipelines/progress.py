@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 POLL_S: Final = 0.2
 LINE_EVERY_S: Final = 5.0
 LINE_WIDTH_MAX: Final = 200
+INPUT: Final = "mainstem.input"
+"""What a pipeline has Spark count of the records that it reads: `RECORDS`, and `MALFORMED` where those are left out."""
+RECORDS: Final = "records"
+MALFORMED: Final = "malformed"
 
 _CLASS: Final = re.compile(r" from org\.apache\.\S+")
 
@@ -45,6 +49,17 @@ def _offsets(given: Any) -> dict[str, dict[str, int]]:
     return given if isinstance(given, dict) else {}
 
 
+def records_in(progress: dict[str, Any]) -> int:
+    """How many records a batch has read. Spark's own number has each as often as a statement names its input."""
+    counted = progress.get("observedMetrics", {}).get(INPUT)
+    return int(progress.get("numInputRows") or 0 if counted is None else counted[RECORDS])
+
+
+def rows_late(progress: dict[str, Any]) -> int:
+    """How many rows a batch has left out as too late for the watermark."""
+    return sum(each["numRowsDroppedByWatermark"] for each in progress.get("stateOperators", ()))
+
+
 def describe(progress: dict[str, Any], rows_in: int, rows_out: int | None = None) -> str:
     """`rows_out` is given where Spark does not know: it counts rows of sinks, not of functions."""
     durations = progress.get("durationMs", {})
@@ -54,11 +69,23 @@ def describe(progress: dict[str, Any], rows_in: int, rows_out: int | None = None
         out = f", {rows_out:,} rows out in all"
     elif isinstance(sink, int) and sink >= 0:
         out = f", {sink:,} rows out"
-    rate = progress.get("processedRowsPerSecond") or 0.0
+    took_ms = durations.get("triggerExecution", 0)
+    records = records_in(progress)
+    rate = records * 1000 / took_ms if took_ms else 0.0
     return (
-        f"batch {progress.get('batchId')}: {progress.get('numInputRows', 0):,} rows in{out} "
-        f"({rows_in:,} in all, {rate:,.0f}/s), lag {lag(progress):,}, took {durations.get('triggerExecution', 0):,} ms"
+        f"batch {progress.get('batchId')}: {records:,} rows in{out} "
+        f"({rows_in:,} in all, {rate:,.0f}/s), lag {lag(progress):,}, took {took_ms:,} ms"
     )
+
+
+def left_out(malformed: int) -> str:
+    """Empty where nothing was."""
+    return f"{malformed:,} malformed records left out" if malformed else ""
+
+
+def too_late(late: int) -> str:
+    """Empty where nothing was."""
+    return f"{late:,} rows too late for the watermark left out" if late else ""
 
 
 def doing(status: str) -> str:
@@ -128,6 +155,13 @@ class Watcher:
         self._line = Line(to, quiet)
         self.held: Offsets = {}
         """What waited for open transactions when the queries had ended, by partition."""
+        self.malformed = 0
+        """How many records were left out as malformed."""
+        self.late = 0
+        """How many rows were left out as too late for the watermark.
+
+        Spark counts them where it groups or joins, after it has put together what it could within a task.
+        """
 
     def follow(
         self,
@@ -151,10 +185,10 @@ class Watcher:
         self.held = {} if waiting is None else waiting.ask()
         held = told(self.held)
         for name, query in queries.items():
-            _add_up(name, query, rows, seen)
-            latest = self._latest(query, rows[name], rows_out)
-            if latest is not None or held:
-                self._line.show(f"{name}: {'; '.join(each for each in (latest, held) if each)}", is_last=True)
+            self._add_up(name, query, rows, seen)
+            parts = [self._latest(query, rows[name], rows_out), *self._left_out(), held]
+            if any(parts):
+                self._line.show(f"{name}: {'; '.join(each for each in parts if each)}", is_last=True)
         self._line.clear()
         for query in queries.values():
             failure = query.exception()
@@ -173,17 +207,25 @@ class Watcher:
         stop: Callable[[], bool],
         waiting: Waiting | None,
     ) -> None:
+        since = dict.fromkeys(queries, time.monotonic())
         while any(query.isActive for query in queries.values()):
             for name, query in queries.items():
-                _add_up(name, query, rows, seen)
-                status = doing(query.status["message"])
+                before = seen[name]
+                self._add_up(name, query, rows, seen)
+                if seen[name] != before:
+                    since[name] = time.monotonic()
                 latest = self._latest(query, rows[name], rows_out)
                 held = "" if waiting is None else told(waiting.latest)
-                self._line.show(f"{name}: {'; '.join(each for each in (latest, held, status) if each)}")
+                status = f"{doing(query.status['message'])}, {time.monotonic() - since[name]:.0f} s"
+                parts = [latest, *self._left_out(), held, status]
+                self._line.show(f"{name}: {'; '.join(each for each in parts if each)}")
             if stop():
                 for query in queries.values():
                     query.stop()
             time.sleep(POLL_S)
+
+    def _left_out(self) -> list[str]:
+        return [left_out(self.malformed), too_late(self.late)]
 
     def _latest(self, query: StreamingQuery, rows_in: int, rows_out: Callable[[], int] | None) -> str | None:
         latest = query.lastProgress
@@ -191,12 +233,14 @@ class Watcher:
             return None
         return describe(json.loads(latest.json), rows_in, None if rows_out is None else rows_out())
 
-
-def _add_up(name: str, query: StreamingQuery, rows: dict[str, int], seen: dict[str, int]) -> None:
-    for progress in query.recentProgress:
-        if progress["batchId"] > seen[name]:
-            seen[name] = progress["batchId"]
-            rows[name] += progress["numInputRows"]
+    def _add_up(self, name: str, query: StreamingQuery, rows: dict[str, int], seen: dict[str, int]) -> None:
+        for progress in query.recentProgress:
+            if progress["batchId"] > seen[name]:
+                seen[name] = progress["batchId"]
+                rows[name] += records_in(progress)
+                self.late += rows_late(progress)
+                counted = progress["observedMetrics"].get(INPUT)
+                self.malformed += counted[MALFORMED] if counted is not None and MALFORMED in counted else 0
 
 
 class Steps:

@@ -1,7 +1,9 @@
 """`transform`: a topic to a topic, by a SQL statement or a Python function on DataFrames, exactly once.
 
 The input is the view `input`: the record's columns with `key` and `value` as strings, or with a schema the fields of
-the JSON value and the record's columns with an underscore in front. What comes out needs no shape of its own: a column
+the JSON value and the record's columns with an underscore in front. Records whose value does not fit the schema are
+left out of it and counted, but for who asks for them: a statement that names `_corrupt`, or `keep_malformed`, gets them
+as nulls with their text in that column. What comes out needs no shape of its own: a column
 `value` is written as it is, and otherwise the row becomes a JSON object. `key`, `headers` and `partition` are the
 record's where the result has them; which topic it goes to is the pipeline's, and its timestamp is when it is written.
 """
@@ -10,6 +12,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,14 +20,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mainstem.spark.pipelines.held_back import Waiting
-from mainstem.spark.pipelines.lake_folder import check_schema, local_folder
-from mainstem.spark.pipelines.progress import Watcher
+from mainstem.spark.pipelines.lake_folder import check_schema, fields_of, local_folder
+from mainstem.spark.pipelines.progress import INPUT, MALFORMED, RECORDS, Watcher
 from mainstem.spark.pipelines.source_topic import check_topic, topic_id
-from mainstem.spark.pipelines.starting import started
+from mainstem.spark.pipelines.starting import start_by_cores, started
+from mainstem.spark.pipelines.topic_stream import NO_BOUND, check_max_records, topic_stream
+from mainstem.spark.times import JSON_OPTIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+log = logging.getLogger(__name__)
 
 META: Final = "_key binary, _topic string, _partition int, _offset bigint, _timestamp timestamp"
 TEXT_COLUMNS: Final = (
@@ -35,6 +42,7 @@ SINK_COLUMNS: Final = ("key", "headers", "partition")
 
 Function = Callable[["DataFrame"], "DataFrame"]
 
+_CORRUPT: Final = re.compile(r"\b_corrupt\b", re.IGNORECASE)
 _SHORT: Final = re.compile(r"(\d+)\s*([smhd])")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
@@ -57,11 +65,25 @@ class Transform:
     output_mode: str = "append"
     target_bootstrap: str | None = None
     max_offsets_per_trigger: int | None = None
+    """The most records of a batch; see `topic_stream` for None, which is no bound where there is a watermark, and 0.
+
+    Batches take records of all partitions by number. Where one begins hours after another, or has fewer records an
+    hour, what the other still has would be too late for the watermark that the first has moved.
+    """
     guarantee: str = "exactly_once"
+    accept_data_loss: bool = False
+    """Whether to go on with what is there where records are gone before they were read."""
+    starting_offsets: str = "earliest"
+    """Where a new checkpoint begins: `earliest`, `latest`, or offsets by partition as Spark has them in JSON."""
+    keep_malformed: bool = False
+    """Whether a function gets the records, too, whose value does not fit the schema."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "checkpoint", local_folder(self.checkpoint, "checkpoint"))
         check_schema(self.schema)
+        check_max_records(self.max_offsets_per_trigger)
+        if self.keep_malformed and self.schema is None:
+            raise ValueError("keep_malformed: needs a schema; without one every value is as good as another")
         if self.source == self.target and self.target_bootstrap in (None, self.bootstrap):
             raise ValueError(f"target: {self.target} is what is read; name another topic")
 
@@ -81,21 +103,32 @@ def function_named(name: str) -> Function:
     return found  # type: ignore[no-any-return]
 
 
-def source_frame(spark: SparkSession, job: Transform) -> DataFrame:
-    reader = (
-        spark.readStream.format("mainstem")
-        .option("kafka.bootstrap.servers", job.bootstrap)
-        .option("subscribe", job.source)
-        .option("startingOffsets", "earliest")
-        .option("kafka.isolation.level", "read_committed")
+def most_records(job: Transform) -> int | None:
+    return NO_BOUND if job.watermark and job.max_offsets_per_trigger is None else job.max_offsets_per_trigger
+
+
+def source_frame(spark: SparkSession, job: Transform, *, keeps_malformed: bool = False) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    reader = topic_stream(
+        spark,
+        job.bootstrap,
+        job.source,
+        max_records=most_records(job),
+        accept_data_loss=job.accept_data_loss,
+        starting_offsets=job.starting_offsets,
     )
-    if job.max_offsets_per_trigger is not None:
-        reader = reader.option("maxOffsetsPerTrigger", job.max_offsets_per_trigger)
-    if job.schema is not None:
-        # A value that does not parse must not stop what others wait for: it is there as nulls and `_corrupt`.
-        frame = reader.option("valueFormat", "json").schema(f"{job.schema}, {META}, _corrupt string").load()
+    records = f.count(f.lit(1)).alias(RECORDS)
+    if job.schema is None:
+        frame = reader.option("includeHeaders", "true").load().observe(INPUT, records).selectExpr(*TEXT_COLUMNS)
     else:
-        frame = reader.option("includeHeaders", "true").load().selectExpr(*TEXT_COLUMNS)
+        fields_of(job.schema)
+        # A value that does not parse must not stop what others wait for, nor become a row that says nothing.
+        frame = reader.option("valueFormat", "json").schema(f"{job.schema}, {META}, _corrupt string").load()
+        if keeps_malformed:
+            frame = frame.observe(INPUT, records)
+        else:
+            frame = frame.observe(INPUT, records, f.count("_corrupt").alias(MALFORMED)).where("_corrupt is null")
     return frame.withWatermark(*job.watermark) if job.watermark else frame
 
 
@@ -111,7 +144,7 @@ def sink_frame(result: DataFrame) -> DataFrame:
     content = [name for name in names if name not in own]
     if not content:
         raise ValueError("the result has nothing to write: give it a column value, or others to make an object of")
-    value = f.to_json(f.struct(*(f.col(f"`{name}`") for name in content))).alias("value")
+    value = f.to_json(f.struct(*(f.col(f"`{name}`") for name in content)), JSON_OPTIONS).alias("value")
     is_bytes = "key" in own and isinstance(result.schema["key"].dataType, BinaryType)
     keys = [f.col(name).cast("string").alias(name) if name == "key" and not is_bytes else f.col(name) for name in own]
     return result.select(*keys, value)
@@ -129,7 +162,8 @@ def start(
 
     Where Spark cannot count what is written, which is in the mode `update`, `written` is told of every batch.
     """
-    given = source_frame(spark, job)
+    keeps_malformed = job.keep_malformed or (isinstance(how, str) and _CORRUPT.search(how) is not None)
+    given = source_frame(spark, job, keeps_malformed=keeps_malformed)
     if callable(how):
         result = _called(how, given)
     else:
@@ -144,7 +178,8 @@ def start(
         stream = sink_frame(result).writeStream.format("mainstem").options(**sink_options(job))
     check_topic(job.checkpoint, job.source, topic_id(job.bootstrap, job.source))
     writer = stream.outputMode(job.output_mode).option("checkpointLocation", checkpoint).queryName(name)
-    return started((writer if continuous else writer.trigger(availableNow=True)).start)
+    triggered = writer if continuous else writer.trigger(availableNow=True)
+    return started(lambda: start_by_cores(spark, triggered.start))
 
 
 def _called(how: Function, given: DataFrame) -> DataFrame:
@@ -205,6 +240,21 @@ def run(
     query = start(spark, job, how, continuous=continuous, written=written.append)
     name = f"{job.source} to {job.target}"
     rows_out = (lambda: sum(written)) if is_updating(job) else None
+    watcher = watcher or Watcher()
     with Waiting(job.bootstrap, job.source) as waiting:
-        read = (watcher or Watcher()).follow({name: query}, rows_out=rows_out, is_endless=continuous, waiting=waiting)
+        read = watcher.follow({name: query}, rows_out=rows_out, is_endless=continuous, waiting=waiting)
+    if watcher.late:
+        log.warning("%s", warning_of_late(job, watcher.late))
     return read[name]
+
+
+def warning_of_late(job: Transform, late: int) -> str:
+    allowed = f"the watermark of {job.watermark[1]}" if job.watermark else "the watermark"
+    way = "allow more of it (--watermark)"
+    if most_records(job) != NO_BOUND:
+        way += ", or take all that waits in one batch (--max-records 0)"
+    return (
+        f"watermark: {late:,} rows of {job.source} came later than {allowed} allows and are not in {job.target}; each "
+        f"is a record or, where Spark had begun to group, several; to have them, {way}, with another target and "
+        "checkpoint"
+    )
