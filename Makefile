@@ -97,8 +97,10 @@ test-compat: build/compiled/.ready
 	$(COMPILED) -m pytest --timeout 600 tests/compat/test_kill.py
 
 ## make test-client       our client and the command line against our broker, Kafka 4.3 and Kafka 3.9, and through 30 kill -9
+# Its seeds in a simulated network run interpreted, as in `make test`.
 test-client: build/compiled/.ready
 	$(COMPILED) -m pytest -n $(JOBS) --dist loadgroup --timeout 600 tests/client tests/cli
+	$(INTERPRETED) -m pytest -n $(JOBS) --timeout 1800 tests/sim/test_client_producer.py tests/sim/test_client_consumer.py
 
 ## make test-kgo          franz-go's own tests against our broker; what is left out is in tests/compat/kgo_left_out.txt
 test-kgo: build/compiled/.ready
