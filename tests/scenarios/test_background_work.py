@@ -89,9 +89,11 @@ async def read_all(peer: Peer, topic: str, offset: int = 0) -> list[Record]:
 async def fill_until_compacted(node: Broker, peer: Peer, topic: str) -> dict[bytes | None, bytes]:
     """Writes a few keys over and over and waits until most of that is gone; the newest value of each key."""
     newest: dict[bytes | None, bytes] = {}
+    began_ms = node.clock.wall_ms()
     for count in range(200):
         key, value = b"%d" % (count % 5), b"%d" % count
-        await write(peer, topic, key, value, node.clock.wall_ms())
+        # Ten records end a segment by these times, however quickly they are written.
+        await write(peer, topic, key, value, began_ms + count // 10 * 10)
         newest[key] = value
     deadline = asyncio.get_running_loop().time() + 15
     while len(await read_all(peer, topic, node.partitions.find(topic, 0).log.log_start)) > 60:

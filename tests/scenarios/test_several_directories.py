@@ -158,8 +158,10 @@ def test_how_far_a_deleted_topic_was_compacted_says_nothing_of_its_successor_in_
         node = await start_node(tmp_path, log_dirs=both, log_cleaner_backoff_ms="20")
         peer = await connect(node)
         await create_topic(peer, "table", **compacted)
-        for count in range(50):
-            await write(peer, "table", b"key", b"%d" % count, node.clock.wall_ms())
+        began_ms = node.clock.wall_ms()
+        for count in range(10):
+            # By these times a segment ends, however quickly they are written.
+            await write(peer, "table", b"key", b"%d" % count, began_ms + 10 * count)
         checkpoint = tmp_path / "a" / "cleaner-offset-checkpoint"
         deadline = asyncio.get_running_loop().time() + 15
         while "table 0" not in checkpoint.read_text():
