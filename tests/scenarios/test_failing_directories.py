@@ -484,7 +484,9 @@ def test_a_node_that_cannot_go_on_stops_serving(dirs: str) -> None:
 
 
 @pytest.mark.parametrize("dirs", [f"{METADATA},{OTHER}", METADATA], ids=["metadata", "last"])
-def test_the_metadata_is_not_written_to_a_directory_in_which_another_log_has_failed(dirs: str) -> None:
+def test_the_metadata_is_not_written_to_a_directory_in_which_another_log_has_failed(
+    dirs: str, recwarn: pytest.WarningsRecorder
+) -> None:
     """D5. The process is over a few turns of its loop later, and who was heard already was answered meanwhile."""
 
     async def scenario(node: Broker, peer: Peer, disk: SimDisk, fatal: list[BaseException]) -> None:
@@ -510,6 +512,7 @@ def test_the_metadata_is_not_written_to_a_directory_in_which_another_log_has_fai
         assert not written
 
     run(scenario, dirs)
+    assert "never awaited" not in "".join(str(each.message) for each in recwarn), "a request had not begun by then"
 
 
 def test_a_mistake_of_ours_amid_an_append_costs_its_partition_alone(caplog: pytest.LogCaptureFixture) -> None:

@@ -50,7 +50,7 @@ class Router:
         self._loop = broker.loop
         self._controller_listeners = frozenset(broker.config.controller_listeners)
         self.routes = {key: Route(module) for key, module in modules.items()}
-        self._running: dict[asyncio.Task[Any], None] = {}
+        self._running: dict[asyncio.Task[Any], Coroutine[Any, Any, Message]] = {}
 
     def dispatch(self, exchange: Exchange) -> None:
         """Takes one request; answers it now or later."""
@@ -114,7 +114,7 @@ class Router:
             return
         if isinstance(answer, CoroutineType):
             task = self._loop.create_task(self._await(answer, exchange, context, route, request))
-            self._running[task] = None
+            self._running[task] = answer
             task.add_done_callback(self._finished)
         else:
             self._answer(exchange, context, answer)
@@ -137,7 +137,7 @@ class Router:
             self._answer(exchange, context, answer)
 
     def _finished(self, task: "asyncio.Task[Any]") -> None:
-        self._running.pop(task, None)
+        self._running.pop(task).close()  # it has not begun where the task was cancelled before its first turn
 
     def close(self) -> None:
         """Cancels what is still being answered, in the order it came."""
