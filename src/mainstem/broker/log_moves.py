@@ -242,7 +242,7 @@ class LogMoves:
             step.release()
         if not self._is_on(partition, move):
             return 0
-        for _ in copy.append_in_steps(data, broker.clock.wall_ms()):
+        for _ in copy.append_in_steps(step, data, broker.clock.wall_ms()):
             await asyncio.sleep(0)
             if not self._is_on(partition, move):
                 return 0

@@ -51,7 +51,7 @@ def copy_all(copy: LogCopy) -> None:
             step = copy.source.finish_read(step)
         data = step.read()
         step.release()
-        copy.append(data, NOW_MS)
+        copy.append(step, data, NOW_MS)
     pytest.fail("the copy does not catch up")
 
 
@@ -159,6 +159,28 @@ def test_a_copy_knows_after_a_crash_what_its_log_knew_of_its_producers(seed: int
     assert known(after_a_power_loss(disk, target, log)) == expected
 
 
+@pytest.mark.parametrize("piece_bytes", [PIECE, 1 << 20], ids=["pieces", "segments"])
+@pytest.mark.parametrize(
+    ("at", "offset"),
+    [(6, 6 + 512), (6, 12), (3, 4), (4, 4 + 8), (7, 4), (19, 19 + 64)],
+    ids=["past the log", "in another segment", "the next one's", "ahead in its own", "back", "of the last batch"],
+)
+def test_a_log_in_which_an_offset_is_wrong_is_not_copied_with_holes(at: int, offset: int, piece_bytes: int) -> None:
+    """Seed 200003565: no checksum covers it. The copy went past the log's end, and was begun anew for ever, or it
+    passed over sound batches."""
+    disk, source, target = new_pair()
+    for _ in range(20):
+        append(source, batch(b"x" * 100))
+    segment = next(each for each in reversed(source.segments) if each.base_offset <= at)
+    place = (at - segment.base_offset) * (source.size // 20)
+    disk.open(segment.log.path).write_at(place, [offset.to_bytes(8, "big")])
+    copy = LogCopy(source, target)
+    with pytest.raises(RemoteError) as refused:
+        copy.complete(piece_bytes, NOW_MS)
+    assert refused.value.code == ErrorCode.CORRUPT_MESSAGE
+    assert target.log_end <= source.log_end
+
+
 def test_a_large_piece_is_appended_in_steps_between_which_others_are_served() -> None:
     _, source, target = new_pair(segment_bytes=1 << 20)
     for number in range(600):
@@ -168,7 +190,7 @@ def test_a_large_piece_is_appended_in_steps_between_which_others_are_served() ->
     while isinstance(found, ReadJob):
         found.run()
         found = source.finish_read(found)
-    ends = [target.log_end for _ in copy.append_in_steps(found.read(), NOW_MS)]
+    ends = [target.log_end for _ in copy.append_in_steps(found, found.read(), NOW_MS)]
     found.release()
     assert ends == [256, 512]
     assert bytes_of(read_all(target)) == bytes_of(read_all(source))
@@ -206,7 +228,7 @@ def test_a_copy_begins_anew_where_retention_has_passed_it() -> None:
         append(source, batch(b"x" * 50))
     copy = LogCopy(source, target)
     found = source.read(0, PIECE, source.log_end)
-    copy.append(found.read(), NOW_MS)
+    copy.append(found, found.read(), NOW_MS)
     found.release()
     assert target.log_end < 8
     source.advance_log_start(8)
@@ -293,7 +315,7 @@ def test_what_comes_while_nothing_is_read_is_copied() -> None:
     data = step.read()
     step.release()
     append(source, batch(b"meanwhile"))
-    copy.append(data, NOW_MS)
+    copy.append(step, data, NOW_MS)
     copy.complete(PIECE, NOW_MS)
     assert (target.log_start, target.log_end) == (100, 101)
     assert bytes_of(read_all(target)) == bytes_of(read_all(source)) != b""
