@@ -366,6 +366,30 @@ def test_followers_see_every_change_once_and_in_order() -> None:
     run(work)
 
 
+def test_what_is_committed_amid_a_stop_is_followed_before_the_log_is_closed() -> None:
+    """Seed 200005951: a snapshot that came due then was to move the start of a closed log."""
+
+    async def work(loop: asyncio.AbstractEventLoop) -> None:
+        node = MetadataNode(loop, sim_disk(), HOME)
+        await node.start()
+        await node.quorum.caught_up()
+        followed: list[bool] = []
+
+        async def follow_slowly(image: ClusterImage, delta: ImageDelta, offset: int) -> None:
+            for _ in range(5):
+                await asyncio.sleep(0)
+            followed.append(node.quorum._opened.is_closed)
+
+        node.quorum.follow(follow_slowly)
+        node.quorum.append([NoOpRecord()], node.image.metadata_version)
+        node.lifecycle.stop()
+        node.controller.stop()
+        await node.quorum.stop()
+        assert followed == [False]
+
+    run(work)
+
+
 def test_a_replay_reads_a_log_larger_than_one_read(tmp_path: Path) -> None:
     fs = PosixFileSystem()
 

@@ -471,9 +471,9 @@ class MetadataQuorum:
 
     async def stop(self) -> None:
         """Leaves the log closed and synced. What was not committed before is not answered any more."""
-        for task in (self._flushing, self._publishing):
-            if task is not None:
-                await task
+        # What a flush commits is published, which may have been over by then.
+        while (task := self._flushing or self._publishing) is not None:
+            await task
         if self._snapshots.bytes_since > STOP_SNAPSHOT_BYTES:
             await self.snapshot()
         if self._log is not None:
