@@ -42,13 +42,15 @@ def write_marker(fs: FileSystem, folder: str, broker_epoch: int) -> None:
 def take_marker(fs: FileSystem, folder: str) -> PreviousStop:
     """How the last run ended. The marker is gone for good when this returns."""
     path = f"{folder}/{NAME}"
+    data: bytes | None = None
     try:
         data = read_file(fs, path)
+        fs.remove(path)
     except FileNotFoundError:
-        return UNCLEAN
-    fs.remove(path)
+        pass
+    # Without one, too: a start that was killed may have removed it, and a power loss would bring it back.
     fs.sync_directory(folder)
-    return parse_marker(data)
+    return UNCLEAN if data is None else parse_marker(data)
 
 
 def parse_marker(data: bytes) -> PreviousStop:

@@ -161,6 +161,17 @@ def test_after_the_marker_was_taken_no_power_loss_brings_it_back() -> None:
         assert take_marker(image, "/d") == UNCLEAN
 
 
+def test_no_power_loss_brings_back_a_marker_that_a_start_had_removed_when_it_was_killed() -> None:
+    """Seed 200012556: the next start found none, and left it to chance that the folder is synced."""
+    disk = new_disk()
+    write_marker(disk, "/d", broker_epoch=13)
+    disk.remove("/d/.kafka_cleanshutdown")
+    disk.kill()
+    assert take_marker(disk, "/d") == UNCLEAN
+    disk.power_loss_keeping({})
+    assert take_marker(disk, "/d") == UNCLEAN
+
+
 @pytest.mark.parametrize("data", [b"{", b"[]", b"{}", b'{"version":1,"brokerEpoch":13}', b'{"version":0}', bytes(30)])
 def test_a_marker_that_cannot_be_read_proves_nothing(data: bytes) -> None:
     assert parse_marker(data) == UNCLEAN
