@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mainstem.sim.world import World
 
 SHARE: Final = 0.25
-_ROUNDS_MAX: Final = 500
+_ROUNDS_MAX: Final = 100
 _FORGETS: Final = 0.5
 _GONE: Final = "P12 a session gets on"
 
@@ -59,9 +59,11 @@ class SessionReader:
 
     async def run(self) -> None:
         rounds = 0
+        # An answer may have no more than one batch, and every second one nothing of what was forgotten.
+        rounds_max = _ROUNDS_MAX + 2 * sum(end - start for start, end, _ in self._finals.values())
         while self._unread():
             rounds += 1
-            if rounds > _ROUNDS_MAX:
+            if rounds > rounds_max:
                 raise Violation(_GONE, f"{self._unread()} are not read after {rounds} fetches")
             with contextlib.suppress(NoAnswer):
                 await self._fetch()
