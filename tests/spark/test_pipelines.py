@@ -543,6 +543,11 @@ def test_what_is_wrong_with_the_input_is_one_sentence(
         ),
         (["lake", topic, str(tmp_path / "c"), "--schema", "id biggest"], 1, "BIGGEST"),
         (
+            ["lake", topic, str(tmp_path / "bad"), "--schema", "id bigint", "--bad-topic", "no-such-topic"],
+            4,
+            "bad_topic: there is no topic no-such-topic",
+        ),
+        (
             ["lake", topic, str(tmp_path / "c"), "--schema", "a decimal(5,2), idbigint"],
             1,
             "schema: 'a decimal(5,2), idbigint' does not name fields and their types, as 'id bigint, at timestamp'",

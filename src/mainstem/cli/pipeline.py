@@ -150,6 +150,15 @@ def _add_spark(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark's")
 
 
+def _check_spark() -> None:
+    """Told before anything is imported that PySpark has to be there for."""
+    from mainstem.spark.spark_session import missing
+
+    why = missing()
+    if why is not None:
+        raise UserError(why)
+
+
 @contextmanager
 def _in_words() -> Iterator[None]:
     """What is wrong with the input comes from deep inside of Spark; a person gets the sentence of it."""
@@ -214,6 +223,7 @@ def run_lake(given: argparse.Namespace) -> int:
 
     if given.bad_topic and given.schema is None and not given.infer_schema:
         raise UserError("--bad-topic needs --schema: without one every value is as good as another")
+    _check_spark()
     with _in_words():
         # Told before Spark takes its time to start.
         local_folder(given.path, "path")
@@ -266,6 +276,7 @@ def run_transform(given: argparse.Namespace) -> int:
         if not (column and colon and late):
             raise UserError(f"--watermark is COLUMN:LATE, as in at:10m; it is {given.watermark}")
         watermark = (column, transform.interval(late))
+    _check_spark()
     # A function may be in a file of the folder that the command is given in, as with `python -m`.
     sys.path.insert(0, "")
     with _in_words():
@@ -312,6 +323,7 @@ def run_audit(given: argparse.Namespace) -> int:
     from mainstem.spark.pipelines.progress import Steps
 
     _check_audit(given)
+    _check_spark()
     with _in_words():
         spark = _session(given)
         with Steps(spark, f"audit {given.topic}") as steps:

@@ -228,6 +228,9 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     if guarantee not in ("exactly_once", "at_least_once"):
         raise ValueError(f"guarantee: must be exactly_once or at_least_once; it is {guarantee}")
     app, version = options.get("txnappid"), _integer(options, "txnVersion", at_least=0)
+    topic = options.get("topic")
+    if topic is not None and not topic.strip():
+        raise ValueError("topic: it is empty; name the topic to write to, or leave it out for a column topic")
     if (app is None) != (version is None):
         raise ValueError("txnAppId and txnVersion: give both to name a write, or neither")
     two_phase = _flag(options, "twoPhaseCommit", False)
@@ -239,7 +242,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
         log.warning("kafka.enable.idempotence: rows are written idempotently all the same; the option does nothing")
     _need_servers(kafka)
     return SinkOptions(
-        topic=options.get("topic"),
+        topic=topic,
         exactly_once=guarantee == "exactly_once",
         two_phase=two_phase,
         sink_id=options.get("sinkid"),

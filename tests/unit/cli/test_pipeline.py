@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -74,3 +77,31 @@ def test_a_schema_without_types_is_a_sentence_before_spark_starts(
         (told,) = capsys.readouterr().err.splitlines()
         expected = f"schema: '{schema}' does not name fields and their types, as 'id bigint, at timestamp' does: {what}"
         assert told.endswith(expected)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["lake", "orders", "lake"],
+        ["lake", "orders", "lake", "--schema", "id bigint"],
+        [*TRANSFORM, "--checkpoint", "new"],
+        ["audit", "orders"],
+    ],
+)
+@pytest.mark.parametrize("packages", [["pyspark", "py4j"], ["pyspark", "py4j", "pyarrow", "numpy", "pandas"]])
+def test_a_missing_package_is_one_sentence(words: list[str], packages: list[str], tmp_path: Path) -> None:
+    """In a process of its own: what was imported before would be found, whatever is missing."""
+    program = (
+        "import sys; sys.modules.update(dict.fromkeys(sys.argv[1].split(',')));"
+        "from mainstem.cli.main import main; sys.exit(main(sys.argv[2:]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, ",".join(packages), "pipeline", *words],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert done.stderr == "mainstem: PySpark is not installed: pip install 'mainstem[spark]'\n"
+    assert done.returncode == 2
+    assert list(tmp_path.iterdir()) == []

@@ -8,7 +8,7 @@ import pytest
 
 from mainstem.client.cluster import Cluster
 from mainstem.client.options import ProducerOptions
-from mainstem.spark.decisions import DecisionLog
+from mainstem.spark.decisions import FINISHED, Decision, DecisionLog
 from mainstem.spark.exactly_once import LEAST_LEFT_MS, Coordinator, SinkError
 from mainstem.spark.transactions import NO_TIMEOUT_MS, ONGOING, Described, Transactions, Triple
 
@@ -54,3 +54,37 @@ def test_a_transaction_that_is_about_to_time_out_is_not_decided_on(timeout_ms: i
 
 def test_a_transaction_without_a_time_out_is_decided_on_however_old_it_is() -> None:
     check(NO_TIMEOUT_MS, -1)
+
+
+class AllOpen:
+    """Transactions that can be ended, and whose markers are there once somebody waits for them."""
+
+    def __init__(self, order: list[str]) -> None:
+        self._order = order
+
+    async def end(self, triple: Triple, commit: bool) -> int:
+        self._order.append("end")
+        return 0
+
+    async def wait_until_complete(self, triples: Any) -> None:
+        assert list(triples) == [WINNER]
+        self._order.append("markers are there")
+
+
+def test_a_batch_is_finished_when_its_markers_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """EndTxn is answered before that, and who reads right after a write is to see its rows."""
+    order: list[str] = []
+    driver = Coordinator(
+        cast("Cluster", None),
+        ProducerOptions(),
+        "mainstem-sink.q",
+        cast("Transactions", AllOpen(order)),
+        cast("DecisionLog", None),
+    )
+
+    async def produce(triple: Triple, kind: str, value: bytes | None) -> None:
+        order.append(kind)
+
+    monkeypatch.setattr(driver, "_produce", produce)
+    asyncio.run(driver._finish(Decision(5, "x", (), (WINNER,), ((),))))
+    assert order == ["end", "markers are there", FINISHED]

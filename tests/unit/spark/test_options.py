@@ -245,3 +245,9 @@ def test_what_is_said_of_tls_and_sasl_does_nothing_in_plain_text(
 def test_a_connection_that_is_not_in_plain_text_is_refused(protocol: str, others: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="in plain text only: TLS and SASL are not there yet"):
         sink_options({**HERE, **others, "kafka.security.protocol": protocol})
+
+
+@pytest.mark.parametrize("topic", ["", "  "])
+def test_a_topic_without_a_name_is_no_place_to_write_to(topic: str) -> None:
+    with pytest.raises(ValueError, match="topic: it is empty; name the topic to write to"):
+        sink_options({**HERE, "topic": topic})

@@ -62,6 +62,23 @@ def test_a_batch_of_available_now_never_ends_before_it_begins() -> None:
     assert query.latestOffset(start) == start
 
 
+def test_the_first_batch_of_a_start_at_the_end_is_empty_whatever_came_meanwhile() -> None:
+    """Spark notes where a query began with its first batch only. Were that one to fail, the next run would begin at the
+    end that there is then, and what came in between be lost."""
+    for options in ({}, {"startingOffsets": '{"t": {"0": -1}}'}):
+        query = reader(**options)
+        query.now = {("t", 0): 100}
+        start = query.initialOffset()
+        query.now = {("t", 0): 105}
+        assert query.latestOffset(start) == start == {"t": {"0": 100}}
+        assert query.latestOffset(start) == {"t": {"0": 105}}
+    query = reader(startingOffsets="earliest")
+    query.now = {("t", 0): 0}
+    start = query.initialOffset()
+    query.now = {("t", 0): 5}
+    assert query.latestOffset(start) == {"t": {"0": 5}}, "where nothing can be lost, nothing is waited for"
+
+
 def test_available_now_goes_on_from_the_end_of_a_log_that_was_made_anew() -> None:
     """Lost records are accepted: a query that stayed at its old offset would pass over all that comes up to there."""
     query = reader(startingOffsets="earliest", failOnDataLoss="false")

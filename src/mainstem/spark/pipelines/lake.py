@@ -227,6 +227,8 @@ def _start(
     _check_event_time(lake, frame)
     claim(lake.path, lake.topic, frame.drop(*NOT_LANDED).schema)
     check_topic(lake.path / CHECKPOINT, lake.topic, topic_id(lake.bootstrap, lake.topic), lake.path)
+    if lake.bad_topic is not None:
+        topic_id(lake.bootstrap, lake.bad_topic, "bad_topic")  # not only when the first bad record comes
     writer = (
         frame.writeStream.foreachBatch(lander(lake, landed))
         .option("checkpointLocation", str(lake.path / CHECKPOINT))

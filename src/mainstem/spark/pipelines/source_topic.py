@@ -24,12 +24,12 @@ from mainstem.spark.pipelines.durable import write_durably
 TOPIC_FILE: Final = "topic.mainstem"
 
 
-def topic_id(bootstrap: str, topic: str) -> bytes:
-    """ValueError where there is no such topic; zeros where the brokers are too old to tell."""
+def topic_id(bootstrap: str, topic: str, option: str = "subscribe") -> bytes:
+    """ValueError, by the name of `option`, where there is no such topic; zeros where brokers are too old to tell."""
 
     async def story() -> bytes:
         async with Cluster(ConsumerOptions(bootstrap_servers=bootstrap), random.Random()) as cluster:
-            await questions.partitions(cluster, Topics(names=(topic,)))
+            await questions.partitions(cluster, Topics(names=(topic,)), option)
             return cluster.cache.topics[topic].topic_id
 
     # Whoever calls this may be on a loop of their own, as in a notebook.
