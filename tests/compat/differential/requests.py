@@ -4,8 +4,8 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mainstem.protocol.batch import BatchView
-from mainstem.protocol.builder import BatchBuilder
+from mainstem.protocol.batch import HEADER_BYTES, BatchView
+from mainstem.protocol.builder import BatchBuilder, rewrite_header
 from mainstem.protocol.messages import k33_alter_configs as m33
 from mainstem.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from mainstem.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
@@ -93,6 +93,8 @@ BROKER_KEYS = [
     "metric.reporters",
 ]
 START_MS = 1_700_000_000_000
+STRANGER = 1_000_000
+"""The id of a producer that nobody has given an id to."""
 TOPIC, BROKER = 2, 4
 
 Build = Callable[[Side], Message]
@@ -205,12 +207,18 @@ class Requests:
     def _produce(self) -> Step:
         rng = self._rng
         builder = BatchBuilder(codec=rng.randrange(5))
+        if rng.random() < 0.1:
+            builder.producer_id, builder.producer_epoch = STRANGER + rng.randrange(2), rng.choice([-2, -1, -1, 0])
+            builder.base_sequence = rng.choice([0, 0, 1, 5, 9])
+        is_untimed = rng.random() < 0.05
         for _ in range(rng.randint(1, 5)):
+            at_ms = -1 if is_untimed else START_MS + rng.randrange(1000)
             key = rng.choice([None, b"", b"key"])
-            builder.append(
-                START_MS + rng.randrange(1000), key, rng.choice([None, b"", rng.randbytes(rng.choice([5, 900]))])
-            )
+            builder.append(at_ms, key, rng.choice([None, b"", rng.randbytes(rng.choice([5, 900]))]))
         batch = builder.build()
+        if rng.random() < 0.05:
+            claimed_ms = rng.choice([-1, -1, START_MS])
+            batch = rewrite_header(BatchView(batch, 0), log_append_time=claimed_ms) + batch[HEADER_BYTES:]
         if rng.random() < 0.05:
             batch = batch[:-1] + bytes([batch[-1] ^ 1])
         if rng.random() < 0.1:

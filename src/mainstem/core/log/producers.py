@@ -5,7 +5,8 @@ Rules, Kafka's:
   OUT_OF_ORDER_SEQUENCE_NUMBER. A producer that is not known here may start anywhere: its state may have expired.
 - The last five batches of a producer are remembered. One that comes again with the same epoch and sequences is
   answered with the offsets it got the first time.
-- A lower epoch than the last one seen is INVALID_PRODUCER_EPOCH, for data and markers; a higher one starts at 0.
+- A lower epoch than the last one seen is INVALID_PRODUCER_EPOCH, for data and markers; a higher one starts at 0. Of
+  one that is not known here, that is -1. Who writes with -1 has no epoch, and may go on anywhere.
 - A transaction begins with its first batch and ends with a marker. `first_unstable_offset` is the first offset of the
   oldest transaction that is open, or whose marker is not yet below the high watermark (T6).
 - A producer that was silent for long is forgotten. Not Kafka's rule: silence is by the broker's clock as well. Who
@@ -278,13 +279,14 @@ class ProducerStates:
         if origin == Origin.REPLICATION:
             return
         producer = self._producers.get(producer_id)
-        if producer is None:
-            return
-        if epoch < producer.epoch:
+        seen: i64 = NO_EPOCH if producer is None else producer.epoch
+        if epoch < seen:
             raise RemoteError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"producer {producer_id} has epoch {epoch}; {producer.epoch} was seen already",
+                f"producer {producer_id} has epoch {epoch}; {seen} was seen already",
             )
+        if producer is None:
+            return
         if origin == Origin.CLIENT:
             self._check_sequence(producer, epoch, first_sequence)
         if producer.txn_first_offset >= 0 and not is_transactional:
@@ -294,8 +296,10 @@ class ProducerStates:
             )
 
     def _check_sequence(self, producer: Producer, epoch: i64, first_sequence: i64) -> None:
+        if producer.epoch == NO_EPOCH:
+            return
         if epoch != producer.epoch:
-            if first_sequence != 0 and producer.epoch != NO_EPOCH:
+            if first_sequence != 0:
                 raise RemoteError(
                     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                     f"producer {producer.producer_id} starts epoch {epoch} with sequence {first_sequence}",

@@ -242,9 +242,8 @@ def _check_records(
         if not batch.is_log_append_time:
             oldest = summary.min_timestamp
             newest = summary.max_timestamp
-    if rules.is_log_append_time:
-        suspicious: bool = batch.is_log_append_time
-    else:
+    suspicious: bool = _claims_append_time(batch, rules)
+    if not suspicious and not rules.is_log_append_time:
         # Where differences wrap, what lies between two timestamps that are allowed may not be.
         suspicious = oldest < _LONG_AGO or _is_outside(oldest, rules, now_ms) or _is_outside(newest, rules, now_ms)
     if suspicious or (has_null_key and rules.compact):
@@ -258,11 +257,22 @@ def _is_odd(batch: BatchView, rules: BatchRules, now_ms: i64) -> bool:
 
     One that is too late would keep the log from ever being old, one that is too early have it deleted at once.
     """
+    if _claims_append_time(batch, rules):
+        return True
     if rules.is_log_append_time:
-        return batch.is_log_append_time
+        return False
     base: i64 = batch.base_timestamp
     newest: i64 = batch.max_timestamp
     return newest < base or _is_outside(base, rules, now_ms) or _is_outside(newest, rules, now_ms)
+
+
+def _claims_append_time(batch: BatchView, rules: BatchRules) -> bool:
+    """Whether a producer says that the broker has given the time, where it may not.
+
+    All records have the time in the header then. Where that is one, and the topic keeps producers' own, it is taken for
+    theirs.
+    """
+    return batch.is_log_append_time and (rules.is_log_append_time or batch.max_timestamp == NO_TIMESTAMP)
 
 
 def _is_outside(timestamp: i64, rules: BatchRules, now_ms: i64) -> bool:

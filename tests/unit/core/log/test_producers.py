@@ -64,6 +64,26 @@ def test_an_unknown_producer_may_start_anywhere() -> None:
     assert Partition().send(7, 3, 41) == 0
 
 
+def test_an_unknown_producer_has_an_epoch_or_minus_one() -> None:
+    partition = Partition()
+    for epoch in (-2, -0x8000):
+        for sequence in (0, 1):
+            with pytest.raises(RemoteError, match="INVALID_PRODUCER_EPOCH"):
+                partition.send(7, epoch, sequence)
+    assert partition.states.get(7) is None
+
+
+def test_who_has_no_epoch_goes_on_anywhere_until_it_has_one() -> None:
+    partition = Partition()
+    assert [partition.send(7, -1, sequence) for sequence in (0, 1, 5, 3)] == [0, 1, 2, 3]
+    assert partition.send(7, -1, 0) == 0, "it came before"
+    with pytest.raises(RemoteError, match="INVALID_PRODUCER_EPOCH"):
+        partition.send(7, -2, 4)
+    assert partition.send(7, 0, 9) == 4
+    with pytest.raises(RemoteError, match="OUT_OF_ORDER_SEQUENCE_NUMBER"):
+        partition.send(7, 0, 11)
+
+
 def test_the_last_five_batches_are_recognized_and_no_more() -> None:
     partition = Partition()
     for sequence in range(6):

@@ -204,6 +204,25 @@ def test_a_producer_may_not_claim_log_append_time() -> None:
     assert not written(judge(claimed)).is_log_append_time
 
 
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+@pytest.mark.parametrize("codec", range(5))
+@pytest.mark.parametrize("times_ms", [(-1, -1), (NOW_MS, NOW_MS)])
+def test_who_claims_log_append_time_must_say_which(codec: int, policy: str, times_ms: tuple[int, int]) -> None:
+    sent = timed(*times_ms, codec=codec)
+    claimed = rewrite_header(BatchView(sent, 0), log_append_time=-1) + sent[61:]
+    with pytest.raises(RecordsRejectedError) as raised:
+        judge(claimed, cleanup_policy=policy)
+    assert raised.value.code is ErrorCode.INVALID_TIMESTAMP
+    assert [index for index, _ in raised.value.record_errors] == [0, 1]
+
+
+def test_a_claimed_log_append_time_is_judged_in_place_of_those_of_the_records() -> None:
+    sent = timed(-1, NOW_MS - 2 * HOUR_MS)
+    for claimed_ms, code in ((NOW_MS, ErrorCode.NONE), (NOW_MS - 2 * HOUR_MS, ErrorCode.INVALID_TIMESTAMP)):
+        claimed = rewrite_header(BatchView(sent, 0), log_append_time=claimed_ms) + sent[61:]
+        assert verdict(claimed, message_timestamp_before_max_ms=str(HOUR_MS)) is code
+
+
 def test_a_largest_timestamp_that_no_record_has_is_corrected() -> None:
     assert written(judge(edited(ONE, 35, ">q", NOW_MS + 5))).max_timestamp == NOW_MS
 
