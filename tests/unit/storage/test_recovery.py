@@ -696,3 +696,34 @@ def test_a_swap_that_was_cut_short_takes_the_place_of_a_last_segment_of_one_reco
     found = [(record.offset, record.key, record.value) for record in records_of(log)]
     assert found == [each for each in expected if each[0] != 0]
     assert len({each[0] for each in found}) == len(found)
+
+
+def test_a_segment_that_begins_where_the_last_snapshot_is_has_a_durable_name_after_a_flush() -> None:
+    """KAFKA-3968: its roll takes no snapshot, whose name would have been made durable along with it."""
+    disk = new_disk()
+    log = open_in(disk)
+    append(log, batch(b"v"))
+    log.close(NOW_MS)
+    log = open_in(disk, clean=True, recovery_point=1)
+    log.roll(NOW_MS)
+    append(log, batch(b"w"))
+    log.flush(NOW_MS)
+    disk.power_loss_keeping({})
+    assert open_in(disk, recovery_point=2).log_end == 2
+
+
+def test_who_sends_old_records_is_known_after_a_crash_where_it_wrote_behind_the_last_snapshot() -> None:
+    """T1: by its timestamps it was silent for long, and nothing tells when it was heard of; but it was."""
+    disk = new_disk()
+    log = open_in(disk)
+    old_ms = NOW_MS - 400 * 86_400_000
+    append(log, batch(b"a", producer_id=1, epoch=0, sequence=0, timestamp=old_ms))
+    append(log, batch(b"a", producer_id=2, epoch=0, sequence=0, timestamp=old_ms))
+    log.roll(NOW_MS)
+    log.flush(NOW_MS)
+    last = batch(b"b", producer_id=1, epoch=0, sequence=1, timestamp=old_ms)
+    append(log, last)
+    disk.kill()
+    log = open_in(disk, recovery_point=2)
+    assert append(log, last).is_duplicate
+    assert [each.producer_id for each in log.producers.states.all()] == [1]
