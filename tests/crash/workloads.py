@@ -149,6 +149,17 @@ WORKLOADS = [
         SOME,
         [("append", 2, 150, 1), ("roll",), ("append", 0, 50, 1), ("kill",), ("flush",), ("checkpoint", 0)],
     ),
+    # The second checkpoint forgets the log start, because the first segment that is left begins there.
+    Workload(
+        "a log start between segments, then a kill",
+        SEGMENTS,
+        [("delete_records", 5), ("checkpoint", 2), ("kill",), ("checkpoint", 2), ("append", 1, 30, 1), ("flush",)],
+    ),
+    Workload(
+        "a kill, then a roll",
+        SOME,
+        [("begin", 1, 0, 90), ("end", 1, 0), ("kill",), ("roll",), ("append", 0, 50, 1), ("kill",)],
+    ),
     Workload(
         "a new epoch",
         SOME,

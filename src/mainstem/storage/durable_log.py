@@ -6,7 +6,7 @@ Everything below the recovery point survives power loss; what lies at or past it
   is the next one's, and so is what would take more open files than one may have.
 - The recovery point moves when a flush has come back without an error, and not at all where the log was cut meanwhile.
 - A segment's name is durable only after its folder was synced (KAFKA-3968), and so is that of a snapshot and of a
-  transaction index: `_has_new_names` says that there are some.
+  transaction index: `_has_new_names` says that there are some. So is that a name is gone, after a recovery.
 - Leader epochs and producer snapshots go first: what recovery goes by must not be older than what it finds.
 """
 
@@ -62,6 +62,10 @@ class DurableLog(ReadableLog):
         self._flush_ms: i64 = 0
         # By first offset the marker of each transaction that began in a segment before its marker's, until durable.
         self._undurable_ends: dict[int, int] = {}
+
+    def distrust_names(self) -> None:
+        """Whoever wrote the log before may not have synced its folder, nor has what has just recovered it."""
+        self._has_new_names = True
 
     def _check_alive(self) -> None:
         if self.failure is not None:

@@ -12,6 +12,7 @@ that, the segment was active, and a recovery builds its indexes anew.
 
 from typing import Final
 
+from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from mainstem.storage.errors import WOULD_BLOCK, StorageError
@@ -19,6 +20,9 @@ from mainstem.storage.fs import File
 from mainstem.storage.open_files import FileRef
 
 BLOCK_ENTRIES: Final = 512
+
+_PIECE_BYTES: Final = 4080
+"""Whole entries of either kind, and less than a page: that many zeros at the end are a running Kafka's (`recovery`)."""
 
 
 def read_bytes(file: File, position: i64, size: i64, cached: bool) -> bytes:
@@ -48,6 +52,8 @@ class IndexFile:
         self.entries: i64 = 0
         self.loaded = False
         self._may_be_zero = may_be_zero
+        self._anew: BytesWriter | None = None
+        """All entries so far, while they are worked out again."""
 
     def create(self) -> None:
         """Makes the file, empty."""
@@ -86,12 +92,16 @@ class IndexFile:
         raise AssertionError("each index has its own")
 
     def append_entry(self, entry: bytes) -> None:
-        file = self.ref.pin()
-        try:
-            self.ref.version += 1
-            file.write_at(self.entries * self.entry_bytes, [entry])
-        finally:
-            self.ref.unpin()
+        anew = self._anew
+        if anew is not None:
+            anew.write(entry)
+        else:
+            file = self.ref.pin()
+            try:
+                self.ref.version += 1
+                file.write_at(self.entries * self.entry_bytes, [entry])
+            finally:
+                self.ref.unpin()
         self.entries += 1
         self.remember_last(entry)
 
@@ -109,10 +119,35 @@ class IndexFile:
         self.entries = entries
         self.remember_last(last)
 
-    def reset(self) -> None:
-        """Empties the index, and makes its file where it is missing."""
+    def begin_anew(self) -> None:
+        """Forgets what the file says. What is added now is only collected; `end_anew` must follow."""
+        self._anew = BytesWriter()
+        self.entries = 0
+        self.loaded = True
+        self.remember_last(b"")
+
+    def end_anew(self) -> None:
+        """Writes what was collected, and makes the file where it is missing.
+
+        One that says just that is let be: after a kill nearly all do, and to free the blocks of a file and allocate
+        others takes a disk longer than all the rest of opening a small log. Whoever wrote it may not have synced it.
+        """
+        anew = self._anew
+        if anew is None:
+            return
+        self._anew = None
+        data = anew.getvalue()
         self.ref.version += 1
-        self.create()
+        file = self.ref.pin(create=True)
+        try:
+            size: i64 = file.size()
+            if size != len(data) or file.read_at(0, size) != data:
+                for at in range(0, len(data), _PIECE_BYTES):
+                    file.write_at(at, [data[at : at + _PIECE_BYTES]])
+                if size > len(data):
+                    file.truncate(len(data))
+        finally:
+            self.ref.unpin()
 
     def replaced(self, entries: i64, last: bytes) -> None:
         """The file was written anew, with so many entries."""

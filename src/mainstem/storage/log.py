@@ -418,11 +418,11 @@ class Log(RestructuredLog):
             return
         assert base_offset > old.base_offset
         # Where the recovery point is past this segment, no recovery will look at it: what the last one wrote anew, and
-        # no flush has come to, must be durable now, the name of a transaction index included. The last entry of the
-        # time index, which comes now, is left to the next flush: recovery makes sure that it is there.
+        # no flush has come to, must be durable now. So must the names, or a transaction index that is gone may be back.
+        # The last entry of the time index, which comes now, is left to the next flush: recovery makes sure of it.
         is_behind = old.has_unsynced_indexes(self._flush) and self._will_be_passed_over(base_offset)
         old.become_inactive()
-        if is_behind and old.sync_indexes():
+        if is_behind and (old.sync_indexes() or self._has_new_names):
             self._fs.sync_directory(self.directory)
         self._add_segment(base_offset, now_ms)
         # The state may end before the segment begins, where offsets were skipped.

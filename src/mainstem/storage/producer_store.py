@@ -42,6 +42,8 @@ class ProducerStore:
         self._directory = directory
         self._last_snapshot: i64 = 0
         self._snapshots: list[int] = []
+        self._doubted: list[int] = []
+        """Those whose files are there, and are not to be read."""
         self._unsynced: list[SnapshotFile] = []
         self._waiting: dict[int, SnapshotFile] = {}
         """By offset those that were captured, and were not written when anybody last looked."""
@@ -60,6 +62,17 @@ class ProducerStore:
             if parsed is not None and parsed[1] == names.SNAPSHOT:
                 found.append(parsed[0])
         self._snapshots = sorted(found)
+
+    def doubt(self, offset: i64) -> None:
+        """Those past `offset` are to be worked out again: what is there is let be where it comes out the same, and goes
+        with `remove_doubted` where nothing does."""
+        self._doubted = [snapshot for snapshot in self._snapshots if snapshot > offset]
+        self._snapshots = [snapshot for snapshot in self._snapshots if snapshot <= offset]
+
+    def remove_doubted(self) -> None:
+        for snapshot in self._doubted:
+            self._fs.remove(self.path_of(snapshot))
+        self._doubted = []
 
     def remove_stray(self, segment_bases: list[int]) -> None:
         bases = set(segment_bases)
@@ -100,6 +113,8 @@ class ProducerStore:
         if offset <= self._last_snapshot:
             return None
         self._last_snapshot = offset
+        if offset in self._doubted:
+            self._doubted.remove(offset)
         if offset in self._snapshots:
             self._drop(offset)
         else:

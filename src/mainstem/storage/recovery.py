@@ -14,6 +14,10 @@ must reach to the end of the file, and the log to the recovery point: a log that
   recovery point is written down, or a running Kafka left the log, which compacts past its own) a gap is let be, as in
   Kafka. What says that Kafka ran is the index of the active segment. So before that is written anew, all before it is
   made durable and a recovery point behind every gap is written down: the next recovery need not be told.
+- What comes out as it was is let be: there may be thousands of small logs, and most have lost nothing. No disk is
+  waited for either. What a recovery has written, removed or let be is made durable by the flush that moves the recovery
+  point past it, names included (`distrust_names`); until then the next recovery does the same again. Durable at once is
+  only what somebody goes by before that: that a log was cut, or a gap kept, and what lies below a log start.
 - What was cut is told (`Log.cut`).
 - Doing it again changes nothing, and being interrupted loses nothing: only what is not durable is ever removed (D3).
 
@@ -48,7 +52,7 @@ NEVER_COMPACTED: Final = -1
 """For `gaps_until`: whoever wrote it, a gap past the recovery point is a loss."""
 
 _ZERO_TAIL_BYTES: Final = 4096
-"""Our own indexes grow by an entry at a time: no power loss leaves so many zeros behind one."""
+"""Our own indexes grow by less than that at a time: no power loss leaves so many zeros behind one."""
 
 
 def nowhere(recovery_point: int) -> None:
@@ -135,8 +139,9 @@ class _Loader:
         self._cut_reason = ""
 
     def load(self, clean: bool, high_watermark: i64) -> Log:
+        has_log_start = self.log_start > 0
         listing = self._fs.list_directory(self.directory)
-        if self._finish_leftovers(listing):
+        if self._finish_leftovers(listing, clean):
             listing = self._fs.list_directory(self.directory)
         self._find_segments(listing)
         self._read_epochs(clean)
@@ -163,8 +168,9 @@ class _Loader:
         self._load_producers()
         if not clean:
             self.producers.distrust(self.recovery_point)
-            # What was removed must not come back beside what is written from now on.
-            self._fs.sync_directory(self.directory)
+            if has_log_start:
+                # The checkpoint forgets it where the first segment begins there. What lay below must not be back then.
+                self._fs.sync_directory(self.directory)
         log = Log(
             self._files,
             self.directory,
@@ -179,6 +185,8 @@ class _Loader:
             self.now_ms,
             self._jitter,
         )
+        if not clean:
+            log.distrust_names()
         if self._cut_bytes > 0:
             log.cut = RecoveryCut(self.log_end, self._cut_bytes, self._cut_segments, self._cut_reason)
         return log
@@ -241,9 +249,12 @@ class _Loader:
                 segment.attach(self._fs.file_size(self._path(name)))
                 self.segments.append(segment)
 
-    def _finish_leftovers(self, listing: list[str]) -> bool:
+    def _finish_leftovers(self, listing: list[str], clean: bool) -> bool:
         """Whether there were any."""
         found = False
+        if not clean and any(name.endswith(names.DELETED) for name in listing):
+            # What a process that died took out of the log, and may not have come to sync, must not be back in it later.
+            self._fs.sync_directory(self.directory)
         cleaned: list[tuple[int, str]] = []
         swaps: list[tuple[int, str]] = []
         for name in listing:
@@ -383,6 +394,7 @@ class _Loader:
         if first > 0:
             self._complete_time_index(self.segments[first - 1])
         start: i64 = self.segments[first].base_offset
+        self.producers.doubt(start)
         self.producers.reload(self.segments[0].base_offset, start, self.now_ms)
         replay_producers(self.segments[:first], self.producers, start, True)
         self.producers.take_snapshot(sync=False)
@@ -416,6 +428,7 @@ class _Loader:
             snapshot.make_durable()
         for segment in self.segments[:count]:
             segment.sync()
+        self.producers.remove_doubted()
         self._fs.sync_directory(self.directory)
         self._write_recovery_point(offset)
         self._durable_to = offset
@@ -570,3 +583,4 @@ class _Loader:
         replay_producers(self.segments, self.producers, self.log_end, True)
         self.producers.forget_silent(self.now_ms)
         self.producers.take_snapshot(sync=False)
+        self.producers.remove_doubted()

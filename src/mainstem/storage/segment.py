@@ -163,7 +163,7 @@ class Segment:
                 next_offset = scan.header.next_offset
         finally:
             self.log.unpin()
-        self.end_indexes()
+            self.end_indexes()
         # Below the recovery point nothing else would make them durable.
         self.sync()
 
@@ -184,9 +184,9 @@ class Segment:
         return self._index_interval_bytes
 
     def begin_indexes(self) -> None:
-        """Empties both indexes; `index_batch` for every batch and `end_indexes` must follow."""
-        self.offset_index.reset()
-        self.time_index.reset()
+        """Works both indexes out again; `index_batch` for every batch and `end_indexes` must follow."""
+        self.offset_index.begin_anew()
+        self.time_index.begin_anew()
         self._indexes_checked = True
         self._max_timestamp = NO_TIMESTAMP
         self._max_timestamp_offset = self.base_offset
@@ -197,6 +197,8 @@ class Segment:
     def end_indexes(self) -> None:
         self._bytes_since_index_entry = 0
         self.time_index.append_if_later(self._max_timestamp, self._max_timestamp_offset)
+        self.offset_index.end_anew()
+        self.time_index.end_anew()
 
     # -- writing -------------------------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from mypy_extensions import i64
 
 from mainstem.core.log.producers import BatchMark, CapturedProducers, Producer
 from mainstem.protocol.checksum import crc32c
-from mainstem.storage.fs import FileSystem
+from mainstem.storage.fs import File, FileSystem
 
 VERSION: Final = 1
 HEADER_BYTES: Final = 10
@@ -109,6 +109,16 @@ def decode_snapshot(data: bytes) -> list[Producer]:
     return producers
 
 
+def _says(file: File, size: i64, pieces: list[bytes]) -> bool:
+    """Whether the file holds these bytes already, as most do that a recovery comes to."""
+    position: i64 = 0
+    for piece in pieces:
+        if file.read_at(position, len(piece)) != piece:
+            return False
+        position += len(piece)
+    return position == size
+
+
 class _DroppedError(Exception):
     pass
 
@@ -170,7 +180,11 @@ class SnapshotFile:
     def _write(self, pieces: list[bytes]) -> None:
         file = self._fs.open(self.path, create=True)
         try:
-            file.truncate(0)
+            size: i64 = file.size()
+            if size > 0:
+                if _says(file, size, pieces):
+                    return
+                file.truncate(0)
             position: i64 = 0
             for piece in pieces:
                 file.write_at(position, [piece])

@@ -9,7 +9,8 @@ from mainstem.sim.changes import every_survival
 from mainstem.sim.disk import SimDisk
 from mainstem.storage.errors import StorageError
 from mainstem.storage.fs import FileSystem
-from mainstem.storage.recovery import NEVER_COMPACTED
+from mainstem.storage.open_files import OpenFiles
+from mainstem.storage.recovery import NEVER_COMPACTED, open_log
 from mainstem.storage.recovery_cut import RecoveryCut
 from tests.support.compaction import PARTITION, CompactedLog, records_of, table_of
 from tests.support.logs import (
@@ -696,3 +697,138 @@ def test_a_swap_that_was_cut_short_takes_the_place_of_a_last_segment_of_one_reco
     found = [(record.offset, record.key, record.value) for record in records_of(log)]
     assert found == [each for each in expected if each[0] != 0]
     assert len({each[0] for each in found}) == len(found)
+
+
+def test_recovering_a_log_that_has_lost_nothing_writes_nothing_and_waits_for_no_disk() -> None:
+    """There may be thousands of them, one after the other."""
+    disk = new_disk()
+    log = open_in(disk, SETTINGS)
+    for number in range(10):
+        append(log, batch(b"%02d" % number, producer_id=1, epoch=0, sequence=number))
+    log.close(NOW_MS)
+    expected = file_contents(disk)
+    for recovery_point in (10, 5, 0):
+        disk.kill()
+        disk.counts.clear()
+        log = open_in(disk, SETTINGS, recovery_point=recovery_point)
+        assert disk.counts.keys().isdisjoint({"sync", "sync_directory", "write", "truncate", "remove", "rename"})
+        assert disk.unsynced() == []
+        assert file_contents(disk) == expected
+        assert log.producers.states.end_offset == 10
+
+
+def test_what_recovery_let_be_is_durable_after_the_next_flush() -> None:
+    """The process that died may have written what is right, and not have synced it."""
+    disk = written(10)
+    open_in(disk, SETTINGS).persist_epochs()
+    expected = file_contents(disk)
+    disk.kill()
+    log = open_in(disk, SETTINGS)
+    log.flush(NOW_MS)
+    disk.power_loss_keeping({})
+    assert file_contents(disk) == expected
+
+
+def test_a_snapshot_that_is_wrong_past_where_recovery_begins_is_written_anew() -> None:
+    disk = written(10)
+    open_in(disk, SETTINGS).close(NOW_MS)
+    expected = file_contents(disk)
+    for offset in (8, 10):
+        flip(disk, path(offset, ".snapshot"), 7)
+    copy(disk, path(8, ".snapshot"), path(6, ".snapshot"))
+    for extension in (".index", ".timeindex"):
+        flip(disk, path(4, extension), 0)
+    disk.kill()
+    open_in(disk, SETTINGS)
+    assert file_contents(disk) == expected
+
+
+def test_a_snapshot_in_doubt_is_gone_before_a_recovery_point_behind_it_is_written_down() -> None:
+    """T1: the next recovery would believe it."""
+    made = CompactedLog(segment_bytes=400)
+    for number in range(40):
+        made.put((b"k%d" % (number % 5), b"v%d" % number))
+    made.roll()
+    assert made.clean() is not None
+    for number in range(40, 50):
+        made.put((b"k%d" % (number % 5), b"v%d" % number))
+    disk, folder = made.disk, made.log.directory
+    stray = f"{folder}/{41:020}.snapshot"
+    disk.open(stray, create=True).write_at(0, [b"of another log"])
+    disk.sync_directory(folder)
+    disk.kill()
+    seen: list[bool] = []
+
+    def write_down(offset: int) -> None:
+        left = disk.fork()
+        left.power_loss_keeping({})
+        seen.append(left.exists(stray))
+
+    settings = config(segment_bytes=400, cleanup_policy="compact")
+    open_log(OpenFiles(disk, 100), folder, settings, NOW_MS, gaps_until=1 << 62, write_recovery_point=write_down)
+    assert seen == [False]
+
+
+def test_what_retention_took_before_a_kill_does_not_come_back_in_the_start_after_it() -> None:
+    disk = written(10)
+    for extension in (".log", ".index", ".timeindex"):
+        disk.rename(path(0, extension), path(0, extension) + ".deleted")
+    disk.kill()
+    assert open_in(disk, SETTINGS).log_start == 4
+    disk.power_loss_keeping({})
+    assert not disk.exists(path(0, ".log"))
+
+
+def test_a_transaction_that_was_cut_aborts_nothing_after_a_roll_that_no_recovery_goes_behind() -> None:
+    """T5: its entry would hide records that others wrote at its offsets since."""
+    disk = new_disk()
+    log = open_in(disk)
+    append(log, batch(b"v", producer_id=1, epoch=0, sequence=0, transactional=True))
+    log.flush(NOW_MS)
+    append(log, marker(1, 0, commit=False), origin=Origin.COORDINATOR)
+    append(log, batch(b"v"))
+    log.flush(NOW_MS)
+    disk.cut_file(path(0, ".log"), len(batch(b"v")))
+    disk.kill()
+    log = open_in(disk, recovery_point=1)
+    assert log.log_end == 1
+    log.roll(NOW_MS)
+    rolled = 0
+    for kept in every_survival(disk.unsynced(), 3):
+        crashed = disk.fork()
+        crashed.power_loss_keeping(kept)
+        again = open_in(crashed, recovery_point=1)
+        assert again.aborted_transactions(0, 2) == []
+        rolled += len(again.segments) == 2
+    assert rolled > 0
+
+
+def test_a_segment_that_begins_where_the_last_snapshot_is_has_a_durable_name_after_a_flush() -> None:
+    """KAFKA-3968: its roll takes no snapshot, whose name would have been made durable along with it."""
+    disk = new_disk()
+    log = open_in(disk)
+    append(log, batch(b"v"))
+    log.close(NOW_MS)
+    log = open_in(disk, clean=True, recovery_point=1)
+    log.roll(NOW_MS)
+    append(log, batch(b"w"))
+    log.flush(NOW_MS)
+    disk.power_loss_keeping({})
+    assert open_in(disk, recovery_point=2).log_end == 2
+
+
+def test_who_sends_old_records_is_known_after_a_crash_where_it_wrote_behind_the_last_snapshot() -> None:
+    """T1: by its timestamps it was silent for long, and nothing tells when it was heard of; but it was."""
+    disk = new_disk()
+    log = open_in(disk)
+    old_ms = NOW_MS - 400 * 86_400_000
+    append(log, batch(b"a", producer_id=1, epoch=0, sequence=0, timestamp=old_ms))
+    append(log, batch(b"a", producer_id=2, epoch=0, sequence=0, timestamp=old_ms))
+    log.roll(NOW_MS)
+    log.flush(NOW_MS)
+    last = batch(b"b", producer_id=1, epoch=0, sequence=1, timestamp=old_ms)
+    append(log, last)
+    disk.kill()
+    log = open_in(disk, recovery_point=2)
+    assert append(log, last).is_duplicate
+    assert [each.producer_id for each in log.producers.states.all()] == [1]
