@@ -95,13 +95,15 @@ def offsets_are_of_the_term_before(patch: pytest.MonkeyPatch, reached: Reached) 
     patch.setattr(k02_list_offsets, "_find", find)
 
 
-def _acknowledged_at_once(patch: pytest.MonkeyPatch, reached: Reached, which: Callable[[Any], bool]) -> None:
+def _acknowledged_at_once(
+    patch: pytest.MonkeyPatch, reached: Reached, which: Callable[[Any], bool], of: int = -1
+) -> None:
     original = k00_produce._fill_appended
 
     def fill(answer: Any, result: Any, partition: Any, acks: int, pending: Any) -> None:
         waits: list[Any] = []
         original(answer, result, partition, acks, waits)
-        if waits and acks == -1 and which(result):
+        if waits and acks == of and which(result):
             reached()
         else:
             pending.extend(waits)
@@ -117,6 +119,11 @@ def batches_are_acknowledged_at_once(patch: pytest.MonkeyPatch, reached: Reached
 def retries_are_acknowledged_at_once(patch: pytest.MonkeyPatch, reached: Reached) -> None:
     """Our own: the same of a batch that is there already, and not yet durable."""
     _acknowledged_at_once(patch, reached, lambda result: result.is_duplicate)
+
+
+def one_is_acknowledged_at_once(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Our own: with `acks=1` a batch is acknowledged before it is synced, where `flush.messages` asks for that."""
+    _acknowledged_at_once(patch, reached, lambda result: True, of=1)
 
 
 def retries_have_no_offset(patch: pytest.MonkeyPatch, reached: Reached) -> None:

@@ -108,6 +108,7 @@ EXPECTED: Final = (
 
 REACHED: Final = (
     "batch sent again",
+    "acknowledged with acks=1",
     "log came back shorter",
     "end compared with the disk",
     "allowed loss",

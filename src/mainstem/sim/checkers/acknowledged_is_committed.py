@@ -1,8 +1,9 @@
 """P1: who is told that a batch is there, with `acks=all`, is told so when it is below the high watermark.
 
 With `flush.messages=1` the high watermark is what is durable, so this is also what keeps an acknowledgement from coming
-before its sync. It is looked at when the answer arrives, in the same life of the broker: a high watermark only rises,
-so what it has not passed then it had not passed when the answer was given.
+before its sync; one of `acks=1`, too, of which no more is asked elsewhere. It is looked at when the answer arrives, in
+the same life of the broker: a high watermark only rises, so what it has not passed then it had not passed when the
+answer was given.
 """
 
 from mainstem.sim.checkers import Checker
