@@ -1,5 +1,6 @@
 """What a campaign tells: how it gets on, and of a failed seed why, what happened last, and how to see it again."""
 
+import asyncio
 import gc
 import multiprocessing
 import os
@@ -9,6 +10,7 @@ import sys
 import time
 from collections import Counter
 from importlib.metadata import version
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -65,6 +67,33 @@ def test_a_step_that_goes_on_and_on_is_a_failed_run_with_a_story() -> None:
     assert "seed 3 broke a promise: a step ends" in told
     assert "goes on with a list of /data/log-0" in told
     assert "the broker starts, for life 1" in told
+
+
+def test_what_a_failed_run_lets_go_of_is_ended_with_it_and_says_nothing_more(tmp_path: Path) -> None:
+    """What the broker had under way was ended when the file of the trace was closed: that was told after the report."""
+    seen: list[str] = []
+
+    async def wait() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            world.trace("note", "nobody", "asks any more")
+            seen.append("ended")
+
+    def fail() -> None:
+        if world.process.loop is None or not world.process.is_serving:
+            world.scheduler.later(0.1, fail)
+            return
+        world.process.loop.create_task(wait())
+        world.scheduler.later(0.01, lambda: world._fail(Violation("D1 offsets are given once", "log-0")))
+
+    with open(tmp_path / "run.jsonl", "w") as file:
+        world = World(3, file)
+        world.scheduler.later(2.0, fail)
+        assert world.run().violation is not None
+        assert seen == ["ended"]
+    world.trace("note", "nobody", "asks any more")
+    assert "asks any more" not in (tmp_path / "run.jsonl").read_text()
 
 
 def test_what_turned_a_run_is_not_buried_under_what_went_well() -> None:
