@@ -566,7 +566,7 @@ def test_a_start_of_the_metadata_log_past_its_snapshots_is_noticed_when_it_moves
     write_file_durably(disk, "/data/__cluster_metadata-0/00000000000000000010-0000000001.checkpoint", b"snapshot")
     counts: Counter[str] = Counter()
     checker: Any = MetadataReplays(SimpleNamespace(disk=disk, count=lambda what: counts.update([what])))
-    log = SimpleNamespace(log_start=0)
+    log = SimpleNamespace(log_start=0, high_watermark=20, recovery_point=20)
     broker: Any = SimpleNamespace(_quorum=SimpleNamespace(published_end=-1, _log=log))
     checker.after_step(broker)
     log.log_start = 10
@@ -574,4 +574,17 @@ def test_a_start_of_the_metadata_log_past_its_snapshots_is_noticed_when_it_moves
     assert counts == {START_MOVED[0]: 1}
     log.log_start = 11
     with pytest.raises(Violation, match="R8 a snapshot covers what is gone"):
+        checker.after_step(broker)
+
+
+@pytest.mark.skipif(build_name() != "interpreted", reason="compiled code takes nothing in a quorum's place")
+def test_metadata_that_is_committed_before_it_is_synced_is_noticed() -> None:
+    checker: Any = MetadataReplays(SimpleNamespace(disk=SimDisk(Random(0))))
+    log = SimpleNamespace(log_start=-1, high_watermark=7, recovery_point=7)
+    broker: Any = SimpleNamespace(_quorum=SimpleNamespace(published_end=-1, _log=log))
+    checker.after_step(broker)
+    log.high_watermark = 8
+    with pytest.raises(
+        Violation, match="R5 committed metadata is durable: it is committed up to 8, and synced up to 7"
+    ):
         checker.after_step(broker)
