@@ -136,6 +136,23 @@ def retries_have_no_offset(patch: pytest.MonkeyPatch, reached: Reached) -> None:
     patch.setattr(Log, "_duplicate_result", result)
 
 
+def what_is_not_committed_is_deleted(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Our own: DeleteRecords moves the start of a log over what nobody may see yet, up to the end of the log."""
+    original = Log.advance_log_start
+
+    def advance(self: Log, offset: int) -> bool:
+        if not self.high_watermark < offset <= self.log_end:
+            return original(self, offset)
+        reached()
+        self.log_start = offset
+        self.epochs.truncate_from_start(offset)
+        self.producers.on_log_start(offset)
+        self._update_first_unstable()
+        return True
+
+    patch.setattr(Log, "advance_log_start", advance)
+
+
 def offline_partitions_are_unknown(patch: pytest.MonkeyPatch, reached: Reached) -> None:
     """Our own: partitions of a directory that has failed are taken for partitions that are not there."""
     original = Partitions._why_missing

@@ -731,6 +731,9 @@ MUTATIONS = (
         "hasty retries", "retries acked at once", answers.retries_are_acknowledged_at_once, ("P1 what is ack",), 200
     ),
     Mutation("acks of one", "acks=1 before the sync", answers.one_is_acknowledged_at_once, ("P1 what is ack",), 30),
+    Mutation(
+        "far deletions", "what is not committed goes", answers.what_is_not_committed_is_deleted, ("D2", "P1 only"), 100
+    ),
     Mutation("early metadata", "committed unsynced", starts.metadata_is_committed_unsynced, ("R5 committed meta",), 30),
     Mutation("first times", "a batch is as old as its first record", _first_time_is_indexed, ("D6", "P12"), 30),
     Mutation("KAFKA-14238", "retention passes snapshots", starts.metadata_goes_past_its_snapshots, ("R8",), 30),

@@ -14,6 +14,7 @@ from mainstem.sim.epoch_asker import REACHED as TERMS_REACHED
 from mainstem.sim.lines import REACHED as LINES_REACHED
 from mainstem.sim.movers import EXPECTED as MOVE_FAULTS
 from mainstem.sim.movers import REACHED as MOVE_REACHED
+from mainstem.sim.overreacher import REACHED as OVERREACHER_REACHED
 from mainstem.sim.own_copier import REACHED as COPIERS_REACHED
 from mainstem.sim.rot_inside import EXPECTED as ROT_FAULTS
 from mainstem.sim.rot_inside import REACHED as ROT_REACHED
@@ -188,6 +189,7 @@ REACHED: Final = (
     *SETTINGS_REACHED,
     *LINES_REACHED,
     *COPIERS_REACHED,
+    *OVERREACHER_REACHED,
 )
 """Rare branches that each campaign must have taken."""
 
