@@ -11,7 +11,7 @@ from mainstem.broker.fetch_sessions import FetchSession
 from mainstem.broker.partitions import Partitions
 from mainstem.core.controller.states import TopicState
 from mainstem.core.log.epochs import EpochEnd, LeaderEpochs
-from mainstem.core.log.producers import BatchMark
+from mainstem.core.log.producers import BatchMark, Producer, ProducerStates
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.storage.log import Log
 from mainstem.storage.readable_log import ReadableLog
@@ -134,6 +134,19 @@ def retries_have_no_offset(patch: pytest.MonkeyPatch, reached: Reached) -> None:
         raise RemoteError(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, "it was appended before")
 
     patch.setattr(Log, "_duplicate_result", result)
+
+
+def gaps_are_taken(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Our own: of a producer a batch is appended though others are missing between it and the last one."""
+    original = ProducerStates._check_sequence
+
+    def check(self: ProducerStates, producer: Producer, epoch: int, first_sequence: int) -> None:
+        if epoch == producer.epoch and 0 <= producer.last_sequence < first_sequence - 1:
+            reached()
+            return
+        original(self, producer, epoch, first_sequence)
+
+    patch.setattr(ProducerStates, "_check_sequence", check)
 
 
 def what_is_not_committed_is_deleted(patch: pytest.MonkeyPatch, reached: Reached) -> None:

@@ -731,6 +731,7 @@ MUTATIONS = (
         "hasty retries", "retries acked at once", answers.retries_are_acknowledged_at_once, ("P1 what is ack",), 200
     ),
     Mutation("acks of one", "acks=1 before the sync", answers.one_is_acknowledged_at_once, ("P1 what is ack",), 30),
+    Mutation("sequence gaps", "gaps are taken", answers.gaps_are_taken, ("T2 a gap",), 60),
     Mutation(
         "far deletions", "what is not committed goes", answers.what_is_not_committed_is_deleted, ("D2", "P1 only"), 100
     ),
