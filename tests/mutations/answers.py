@@ -11,7 +11,7 @@ from mainstem.broker.fetch_sessions import FetchSession
 from mainstem.broker.partitions import Partitions
 from mainstem.core.controller.states import TopicState
 from mainstem.core.log.epochs import EpochEnd, LeaderEpochs
-from mainstem.core.log.producers import BatchMark
+from mainstem.core.log.producers import BatchMark, Producer, ProducerStates
 from mainstem.protocol.errors import ErrorCode, RemoteError
 from mainstem.storage.log import Log
 from mainstem.storage.readable_log import ReadableLog
@@ -95,13 +95,15 @@ def offsets_are_of_the_term_before(patch: pytest.MonkeyPatch, reached: Reached) 
     patch.setattr(k02_list_offsets, "_find", find)
 
 
-def _acknowledged_at_once(patch: pytest.MonkeyPatch, reached: Reached, which: Callable[[Any], bool]) -> None:
+def _acknowledged_at_once(
+    patch: pytest.MonkeyPatch, reached: Reached, which: Callable[[Any], bool], of: int = -1
+) -> None:
     original = k00_produce._fill_appended
 
     def fill(answer: Any, result: Any, partition: Any, acks: int, pending: Any) -> None:
         waits: list[Any] = []
         original(answer, result, partition, acks, waits)
-        if waits and acks == -1 and which(result):
+        if waits and acks == of and which(result):
             reached()
         else:
             pending.extend(waits)
@@ -119,6 +121,11 @@ def retries_are_acknowledged_at_once(patch: pytest.MonkeyPatch, reached: Reached
     _acknowledged_at_once(patch, reached, lambda result: result.is_duplicate)
 
 
+def one_is_acknowledged_at_once(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Our own: with `acks=1` a batch is acknowledged before it is synced, where `flush.messages` asks for that."""
+    _acknowledged_at_once(patch, reached, lambda result: True, of=1)
+
+
 def retries_have_no_offset(patch: pytest.MonkeyPatch, reached: Reached) -> None:
     """Our own: a batch that is there already is refused as a duplicate, and nobody is told where it is."""
 
@@ -127,6 +134,36 @@ def retries_have_no_offset(patch: pytest.MonkeyPatch, reached: Reached) -> None:
         raise RemoteError(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, "it was appended before")
 
     patch.setattr(Log, "_duplicate_result", result)
+
+
+def gaps_are_taken(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Our own: of a producer a batch is appended though others are missing between it and the last one."""
+    original = ProducerStates._check_sequence
+
+    def check(self: ProducerStates, producer: Producer, epoch: int, first_sequence: int) -> None:
+        if epoch == producer.epoch and 0 <= producer.last_sequence < first_sequence - 1:
+            reached()
+            return
+        original(self, producer, epoch, first_sequence)
+
+    patch.setattr(ProducerStates, "_check_sequence", check)
+
+
+def what_is_not_committed_is_deleted(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Our own: DeleteRecords moves the start of a log over what nobody may see yet, up to the end of the log."""
+    original = Log.advance_log_start
+
+    def advance(self: Log, offset: int) -> bool:
+        if not self.high_watermark < offset <= self.log_end:
+            return original(self, offset)
+        reached()
+        self.log_start = offset
+        self.epochs.truncate_from_start(offset)
+        self.producers.on_log_start(offset)
+        self._update_first_unstable()
+        return True
+
+    patch.setattr(Log, "advance_log_start", advance)
 
 
 def offline_partitions_are_unknown(patch: pytest.MonkeyPatch, reached: Reached) -> None:

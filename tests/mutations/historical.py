@@ -730,6 +730,12 @@ MUTATIONS = (
     Mutation(
         "hasty retries", "retries acked at once", answers.retries_are_acknowledged_at_once, ("P1 what is ack",), 200
     ),
+    Mutation("acks of one", "acks=1 before the sync", answers.one_is_acknowledged_at_once, ("P1 what is ack",), 30),
+    Mutation("sequence gaps", "gaps are taken", answers.gaps_are_taken, ("T2 a gap",), 60),
+    Mutation(
+        "far deletions", "what is not committed goes", answers.what_is_not_committed_is_deleted, ("D2", "P1 only"), 100
+    ),
+    Mutation("early metadata", "committed unsynced", starts.metadata_is_committed_unsynced, ("R5 committed meta",), 30),
     Mutation("first times", "a batch is as old as its first record", _first_time_is_indexed, ("D6", "P12"), 30),
     Mutation("KAFKA-14238", "retention passes snapshots", starts.metadata_goes_past_its_snapshots, ("R8",), 30),
     Mutation("marker back", "a marker's removal is not synced", starts.marker_comes_back, ("D7", "D3"), 600),

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from mainstem.broker.drivers.metadata_snapshots import Snapshots
+from mainstem.broker.drivers.quorum import MetadataQuorum
 from mainstem.core.log.epochs import LeaderEpochs
 from mainstem.protocol.batch import BatchView
 from mainstem.storage import checkpoint, log_directory, names
 from mainstem.storage.clean_shutdown import NAME, UNCLEAN, parse_marker, take_marker
+from mainstem.storage.errors import StorageError
 from mainstem.storage.log import Log
 from mainstem.storage.log_dirs import LogDirs
 from mainstem.storage.recovery import _Loader
@@ -138,6 +140,29 @@ def metadata_goes_past_its_snapshots(patch: pytest.MonkeyPatch, reached: Reached
             opened.finish_restructuring(job)
 
     patch.setattr(Snapshots, "_clean", clean)
+
+
+def metadata_is_committed_unsynced(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Our own: what came to the metadata log while the batches before it were synced is committed with them."""
+
+    async def flush(self: MetadataQuorum) -> None:
+        opened = self._opened
+        try:
+            while opened.recovery_point < opened.log_end and self._failure is None:
+                job = opened.begin_flush(self._clock.wall_ms())
+                await self._loop.run_in_executor(self._writer, job.run)
+                opened.finish_flush(job)
+                if self._failure is not None:
+                    return
+                if opened.log_end > job.offset:
+                    reached()
+                self._perform(self.machine.durable(self.settings.node_id, opened.log_end))
+        except StorageError as error:
+            self._fail(error)
+        finally:
+            self._flushing = None
+
+    patch.setattr(MetadataQuorum, "_flush", flush)
 
 
 def swaps_are_not_synced(patch: pytest.MonkeyPatch, reached: Reached) -> None:

@@ -13,6 +13,7 @@ from mainstem.core.log.config import LogConfig
 from mainstem.core.log.producers import CapturedProducers
 from mainstem.protocol.batch import BatchView
 from mainstem.protocol.builder import BatchBuilder
+from mainstem.protocol.control import EndMarker, build_end_marker
 from mainstem.protocol.messages.metadata_records import ConfigRecord, TopicRecord
 from mainstem.sim.checkers.appended_once import AppendedOnce
 from mainstem.sim.checkers.crash_keeps import CrashKeeps
@@ -49,7 +50,7 @@ class Run:
         self.counts = counts
         self.written: Any = SimpleNamespace(batches=[], is_known=True)
         self.world: Any = SimpleNamespace(
-            process=SimpleNamespace(clock=SimClock(self.scheduler)),
+            process=SimpleNamespace(clock=SimClock(self.scheduler), is_serving=True, broker=None),
             ledger=Ledger(lambda what: None),
             observer=SimpleNamespace(finals={}),
             written=SimpleNamespace(find=lambda place: self.written),
@@ -60,8 +61,8 @@ class Run:
         self.once = AppendedOnce(self.world)
         self.end = 0
 
-    def append(self, sequence: int, producer_id: int = 7) -> None:
-        builder = BatchBuilder(producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+    def append(self, sequence: int, producer_id: int = 7, epoch: int = 0) -> None:
+        builder = BatchBuilder(producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
         builder.append(EPOCH_MS + int(self.scheduler.now * 1000), None, b"value %d" % sequence)
         # The base offset comes first in a batch.
         batch = BatchView(self.end.to_bytes(8, "big") + builder.build()[8:], 0)
@@ -92,6 +93,48 @@ def test_a_batch_that_was_lost_may_be_appended_again(run: Run) -> None:
     run.append(1)
     with pytest.raises(Violation, match="T1 a batch is appended once"):
         run.append(0)
+
+
+def test_a_gap_in_the_sequences_of_a_producer_is_noticed(run: Run) -> None:
+    run.append(5)  # who is not known may begin anywhere
+    run.append(0, producer_id=8)
+    run.append(6)
+    with pytest.raises(
+        Violation, match="T2 a gap is refused: log-0: sequence 7 of producer 7 epoch 0 was due, and 8 is"
+    ):
+        run.append(8)
+
+
+def test_a_new_epoch_begins_with_sequence_0_also_where_a_marker_brought_it(run: Run) -> None:
+    run.append(0)
+    run.append(0, epoch=1)
+    marker = build_end_marker(EndMarker(7, 2, False, 0))
+    run.once.appended(PLACE, BatchView(run.end.to_bytes(8, "big") + marker[8:], 0))
+    run.append(0, epoch=2)
+    with pytest.raises(Violation, match="T2 a gap is refused"):
+        run.append(1, epoch=3)
+
+
+@pytest.mark.skipif(build_name() != "interpreted", reason="compiled code takes nothing in a broker's place")
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_after_a_loss_a_producer_goes_on_behind_what_is_left(run: Run, is_compacted: bool) -> None:
+    logs = {PLACE: SimpleNamespace(config=SimpleNamespace(compact=is_compacted))}
+    run.world.process.broker = SimpleNamespace(partitions=SimpleNamespace(dirs=SimpleNamespace(logs=logs)))
+    for sequence in range(3):
+        run.append(sequence)
+    run.once.reopened(PLACE, 2, run.written.batches[:2], run.written.batches[2:])
+    run.end = 2
+    if is_compacted:
+        run.append(3)  # what was before the loss may be gone as well
+    else:
+        with pytest.raises(Violation, match="T2 a gap is refused"):
+            run.append(3)
+
+
+def test_a_new_topic_of_the_name_knows_no_producer(run: Run) -> None:
+    run.append(0)
+    run.written = SimpleNamespace(batches=[])
+    run.append(2)
 
 
 def test_a_copy_may_be_appended_only_when_its_producer_was_silent_for_long(run: Run) -> None:
@@ -566,7 +609,7 @@ def test_a_start_of_the_metadata_log_past_its_snapshots_is_noticed_when_it_moves
     write_file_durably(disk, "/data/__cluster_metadata-0/00000000000000000010-0000000001.checkpoint", b"snapshot")
     counts: Counter[str] = Counter()
     checker: Any = MetadataReplays(SimpleNamespace(disk=disk, count=lambda what: counts.update([what])))
-    log = SimpleNamespace(log_start=0)
+    log = SimpleNamespace(log_start=0, high_watermark=20, recovery_point=20)
     broker: Any = SimpleNamespace(_quorum=SimpleNamespace(published_end=-1, _log=log))
     checker.after_step(broker)
     log.log_start = 10
@@ -574,4 +617,17 @@ def test_a_start_of_the_metadata_log_past_its_snapshots_is_noticed_when_it_moves
     assert counts == {START_MOVED[0]: 1}
     log.log_start = 11
     with pytest.raises(Violation, match="R8 a snapshot covers what is gone"):
+        checker.after_step(broker)
+
+
+@pytest.mark.skipif(build_name() != "interpreted", reason="compiled code takes nothing in a quorum's place")
+def test_metadata_that_is_committed_before_it_is_synced_is_noticed() -> None:
+    checker: Any = MetadataReplays(SimpleNamespace(disk=SimDisk(Random(0))))
+    log = SimpleNamespace(log_start=-1, high_watermark=7, recovery_point=7)
+    broker: Any = SimpleNamespace(_quorum=SimpleNamespace(published_end=-1, _log=log))
+    checker.after_step(broker)
+    log.high_watermark = 8
+    with pytest.raises(
+        Violation, match="R5 committed metadata is durable: it is committed up to 8, and synced up to 7"
+    ):
         checker.after_step(broker)

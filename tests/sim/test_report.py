@@ -1,5 +1,6 @@
 """What a campaign tells: how it gets on, and of a failed seed why, what happened last, and how to see it again."""
 
+import asyncio
 import gc
 import multiprocessing
 import os
@@ -9,6 +10,7 @@ import sys
 import time
 from collections import Counter
 from importlib.metadata import version
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -46,6 +48,52 @@ def test_a_run_that_ends_in_an_exception_tells_its_story_too() -> None:
     assert "seed 3 broke a promise: no run ends in an exception" in told
     assert "KeyError: 'nobody has thought of this'" in told
     assert "the broker starts, for life 1" in told
+
+
+def test_a_step_that_goes_on_and_on_is_a_failed_run_with_a_story() -> None:
+    """A partition that moved with a flipped bit was read for ever, in one step: nobody was told why the run died."""
+    world = World(3)
+
+    def read_on() -> None:
+        while True:
+            world.disk.list_directory("/data/log-0")
+
+    def begin() -> None:
+        assert world.process.loop is not None
+        world.process.loop.call_soon(read_on)
+
+    world.scheduler.later(2.0, begin)
+    told = report(world.run())
+    assert "seed 3 broke a promise: a step ends" in told
+    assert "goes on with a list of /data/log-0" in told
+    assert "the broker starts, for life 1" in told
+
+
+def test_what_a_failed_run_lets_go_of_is_ended_with_it_and_says_nothing_more(tmp_path: Path) -> None:
+    """What the broker had under way was ended when the file of the trace was closed: that was told after the report."""
+    seen: list[str] = []
+
+    async def wait() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            world.trace("note", "nobody", "asks any more")
+            seen.append("ended")
+
+    def fail() -> None:
+        if world.process.loop is None or not world.process.is_serving:
+            world.scheduler.later(0.1, fail)
+            return
+        world.process.loop.create_task(wait())
+        world.scheduler.later(0.01, lambda: world._fail(Violation("D1 offsets are given once", "log-0")))
+
+    with open(tmp_path / "run.jsonl", "w") as file:
+        world = World(3, file)
+        world.scheduler.later(2.0, fail)
+        assert world.run().violation is not None
+        assert seen == ["ended"]
+    world.trace("note", "nobody", "asks any more")
+    assert "asks any more" not in (tmp_path / "run.jsonl").read_text()
 
 
 def test_what_turned_a_run_is_not_buried_under_what_went_well() -> None:
@@ -155,6 +203,17 @@ def test_a_seed_that_hangs_is_a_failed_seed(
     assert "it was not over after 1 s" in told
     assert "40/40 seeds, 1 failed" in told
     assert told.endswith("failed: 20\n")
+
+
+def test_one_seed_that_hangs_is_ended_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its replay, which the campaign had asked for, took what memory the machine had."""
+    monkeypatch.setattr(sim_main, "run_seed", _hangs_at_20)
+    monkeypatch.setattr(workers, "SEED_S_MAX", 1)
+    assert sim_main._one(20, None) == 1
+    told = capsys.readouterr().out
+    assert "seed 20 broke a promise: a run ends" in told
+    assert "it was not over after 1 s" in told
+    assert "what happened last" not in told
 
 
 @pytest.mark.parametrize(

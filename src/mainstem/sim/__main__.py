@@ -1,4 +1,5 @@
-"""`python -m mainstem.sim --seed 42` replays one run; `--seeds 1000` is a campaign, on `--jobs` cores.
+"""`python -m mainstem.sim --seed 42` replays one run; `--seeds 1000` is a campaign, on `--jobs` cores. A run that
+does not end is ended, and has failed, in either.
 
 The same seed gives the same run, in every process, on every machine, interpreted or compiled: the hash of its trace
 says so. It takes the same code and the same libraries (`versions`). Python's own hashing is pinned all the same, by
@@ -51,11 +52,14 @@ def main() -> int:
 
 
 def _one(seed: int, path: str | None) -> int:
-    if path is None:
-        result = run_seed(seed)
-    else:
-        with open(path, "w") as file:
-            result = run_seed(seed, file)
+    def run(seed: int) -> Result:
+        if path is None:
+            return run_seed(seed)
+        # Line by line, so that of a run that is ended everything up to there is in it.
+        with open(path, "w", buffering=1) as file:
+            return run_seed(seed, file)
+
+    [result] = run_in_workers(run, [seed], 1)
     for name, count in sorted(result.counts.items()):
         print(f"{count:8} {name}")
     print(f"seed {seed}: trace {result.digest}")
@@ -67,10 +71,10 @@ def _one(seed: int, path: str | None) -> int:
 
 def report(result: Result) -> str:
     assert result.violation is not None
-    story = "\n".join(f"  {line}" for line in result.story)
+    story = "what happened last:\n" + "".join(f"  {line}\n" for line in result.story) if result.story else ""
     return (
         f"\nseed {result.seed} broke a promise: {result.violation.invariant}\n  {result.violation.what}\n"
-        f"what happened last:\n{story}\nwith {versions()}\nreplay it with: python -m mainstem.sim --seed {result.seed}"
+        f"{story}with {versions()}\nreplay it with: python -m mainstem.sim --seed {result.seed}"
     )
 
 

@@ -79,19 +79,25 @@ async def create_topic(client: SimClient, name: str, partitions: int, configs: d
 
 async def delete_records(world: "World", client: SimClient, place: Place, offset: int) -> None:
     """Asks for the deletion of everything before an offset."""
-    world.what_goes.asked(place, offset)
+    before = world.what_goes.asked(place, offset)
     world.trace("deleted before", f"{place[0]}-{place[1]}", offset)
     partition = DeleteRecordsPartition(partition_index=place[1], offset=offset)
     topic = DeleteRecordsTopic(name=place[0], partitions=[partition])
     answer = await client.ask(DeleteRecordsRequest(topics=[topic], timeout_ms=1000), 2, DeleteRecordsResponse)
     found = answer.topics[0].partitions[0]
+    if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+        world.what_goes.refused(place, offset, before)
+        world.count("deletion past the high watermark refused")
     if found.error_code == ErrorCode.NONE:
         world.count("records deleted")
-        if found.low_watermark < offset and place not in world.ledger.damaged:
+        if place in world.ledger.damaged:
+            return
+        if found.low_watermark < offset:
             raise Violation(
                 "P1 what is to go goes",
                 f"{place} was to begin at {offset}, and begins at {found.low_watermark}",
             )
+        world.watch.acknowledged.deleted(place, offset, client.life)
 
 
 async def delete_offset(client: SimClient, group: str, place: Place) -> ErrorCode:

@@ -8,7 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from mainstem.core.txn.states import TV2
-from mainstem.sim import late_markers, own_copier, stager, zombies
+from mainstem.sim import late_markers, overreacher, own_copier, stager, zombies
 from mainstem.sim.admin import Admin
 from mainstem.sim.client import SimClient
 from mainstem.sim.group_members import Member
@@ -60,6 +60,11 @@ def add_clients(world: "World") -> None:
             return admin.run()
 
         world.add_client("admin", administer)
+    if overreacher.comes(world):
+        world.add_client(
+            overreacher.NAME,
+            lambda client, rng: overreacher.Overreacher(world, client, rng, overreacher.PLACE).run(),
+        )
 
 
 def _own_group(world: "World") -> OwnGroup:

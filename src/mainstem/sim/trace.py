@@ -50,6 +50,10 @@ class Trace:
         if self._file is not None:
             self._file.write(json.dumps({"at": round(now, 6), "event": kind, "what": values}) + "\n")
 
+    def end(self) -> None:
+        """Writes nothing more: the file is its owner's to close, and what is let go of may still do something."""
+        self._file = None
+
     def _flush(self) -> None:
         self._hash.update(marshal.dumps(self._pending, MARSHAL_VERSION))
         self._pending.clear()

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from mainstem.core.txn.records import read_record
-from mainstem.core.txn.states import PREPARE_COMMIT, PREPARED, Transaction
+from mainstem.core.txn.states import NO_EPOCH, NO_ID, NO_TIME, PREPARE_COMMIT, PREPARED, Transaction
 from mainstem.protocol.batch import BatchView
 from mainstem.protocol.control import parse_end_marker
 from mainstem.protocol.records import iterate_records
@@ -23,6 +23,23 @@ Decision = tuple[int, int, bool]
 
 StateRecord = tuple[int, str, Transaction | None]
 """Its offset, the transactional id, and what is noted of it; None where that is forgotten."""
+
+
+def in_words(txn: Transaction | None) -> str:
+    """What is noted of a transactional id, all of it, for a report."""
+    if txn is None:
+        return "nothing"
+    told = [f"{txn.transactional_id} as producer {txn.producer_id} epoch {txn.producer_epoch}, {txn.state.label}"]
+    if txn.partitions:
+        told.append("on " + " and ".join(f"{topic}-{index}" for topic, index in txn.partitions))
+    if txn.start_ms != NO_TIME:
+        told.append(f"begun at {txn.start_ms}")
+    told.append(f"changed at {txn.updated_ms}")
+    if txn.previous_producer_id != NO_ID:
+        told.append(f"before that producer {txn.previous_producer_id}")
+    if txn.next_producer_id != NO_ID or txn.next_producer_epoch != NO_EPOCH:
+        told.append(f"next producer {txn.next_producer_id} epoch {txn.next_producer_epoch}")
+    return ", ".join((*told, f"time-out {txn.timeout_ms} ms, version {txn.client_version}"))
 
 
 @dataclass(slots=True)

@@ -574,6 +574,7 @@ class World:
             # What is let go now runs its last lines, which are no part of the run.
             logging.disable(logging.CRITICAL)
             result = Result(self.seed, self.counts, self._trace.digest, self._violation, self._story())
+            self._trace.end()
             self._end()
             quiet.__exit__(None, None, None)
             logging.disable(previous)
@@ -743,13 +744,14 @@ class World:
 
     def _end(self) -> None:
         """Lets go of everything, without a word about what was abandoned."""
+        loops = [*self._loops, *self.process.past_loops]
         if self.process.loop is not None:
-            self.process.loop.abandon()
-        for loop in self._loops:
+            loops.append(self.process.loop)
+        for loop in loops:
             loop.abandon()
         hook, sys.unraisablehook = sys.unraisablehook, lambda unraisable: None
         try:
-            for loop in [*self._loops, *self.process.past_loops]:
+            for loop in loops:
                 for task in loop.abandoned:
                     _close(task)
                 loop.abandoned.clear()

@@ -9,6 +9,7 @@ from mainstem.broker.app import Broker
 from mainstem.core.txn.states import Transaction
 from mainstem.sim.checkers import Checker
 from mainstem.sim.ledger import Violation
+from mainstem.sim.txn_logs import in_words
 from mainstem.sim.written import STATE_TOPIC
 
 Known = dict[str, Transaction]
@@ -50,5 +51,5 @@ def _same(agreed: list[Transaction], live: Known) -> bool:
 def _difference(live: Known, written: Known) -> str:
     for transactional_id in dict.fromkeys((*live, *written)):
         if live.get(transactional_id) != written.get(transactional_id):
-            return f"it has {live.get(transactional_id)}, its log {written.get(transactional_id)}"
+            return f"it has {in_words(live.get(transactional_id))}; its log {in_words(written.get(transactional_id))}"
     return ""

@@ -10,6 +10,7 @@ from mainstem.core.txn.states import OVER, Transaction
 from mainstem.protocol.batch import BatchView
 from mainstem.sim.checkers import Checker
 from mainstem.sim.ledger import Place, Violation
+from mainstem.sim.txn_logs import in_words
 from mainstem.sim.written import STATE_TOPIC
 
 
@@ -39,11 +40,13 @@ class IdsAreKnown(Checker):
     def _check_due(self, before: Transaction, now_ms: int) -> None:
         idle_ms = now_ms - before.updated_ms
         if before.state not in OVER or idle_ms < self.world.txn_shape.id_expiration_ms:
-            raise Violation("T4 an id is known its time", f"at {now_ms} this was forgotten: {before}")
+            raise Violation("T4 an id is known its time", f"at {now_ms} this was forgotten: {in_words(before)}")
         self._forgotten[before.transactional_id] = before.producer_id
         self.world.count("transactional id forgotten")
 
     def _check_new(self, txn: Transaction) -> None:
         if txn.producer_id == self._forgotten.pop(txn.transactional_id):
-            raise Violation("T4 an id that was forgotten begins anew", f"it has the producer id that it had: {txn}")
+            raise Violation(
+                "T4 an id that was forgotten begins anew", f"it has the producer id that it had: {in_words(txn)}"
+            )
         self.world.count("forgotten id taken again")

@@ -11,6 +11,7 @@ from mainstem.protocol.batch import BatchView
 from mainstem.protocol.control import parse_end_marker
 from mainstem.sim.checkers import Checker
 from mainstem.sim.ledger import Place, Violation
+from mainstem.sim.txn_logs import in_words
 
 
 class MarkersAreDecisions(Checker):
@@ -24,7 +25,8 @@ class MarkersAreDecisions(Checker):
             raise Violation(
                 "T8 a marker is its coordinator's decision",
                 f"{place[0]}-{place[1]}: {'commit' if marker.commit else 'abort'} of producer {batch.producer_id} "
-                f"epoch {batch.producer_epoch}; its coordinator has {self.world.txn_logs.current(batch.producer_id)}",
+                f"epoch {batch.producer_epoch}; its coordinator has "
+                f"{in_words(self.world.txn_logs.current(batch.producer_id))}",
             )
         self.world.count("marker checked")
 

@@ -3,6 +3,7 @@
 At the end the image is made anew from the files, past the broker: from the log alone where it still begins at the
 beginning, and from one of the snapshots with what comes after it. Each must be the broker's own image, byte for byte.
 R8: the log begins at or before the end of a snapshot, or at the beginning; looked at whenever its start has moved.
+R5: nothing is committed before it is durable; looked at after each step.
 """
 
 from random import Random
@@ -40,7 +41,14 @@ class MetadataReplays(Checker):
             self._followed = broker._quorum.published_end
             self._topics = {name: topic.topic_id for name, topic in broker.image.topics.items()}
         log = broker._quorum._log
-        if log is not None and log.log_start > self._start:
+        if log is None:
+            return
+        if log.high_watermark > log.recovery_point:
+            raise Violation(
+                "R5 committed metadata is durable",
+                f"it is committed up to {log.high_watermark}, and synced up to {log.recovery_point}",
+            )
+        if log.log_start > self._start:
             self._check_start(log.log_start, self._snapshots())
             if self._start >= 0:
                 self.world.count(REACHED[0])

@@ -8,6 +8,7 @@ from mainstem.broker.app import Broker
 from mainstem.core.txn.states import OVER
 from mainstem.sim.checkers import Checker
 from mainstem.sim.ledger import Place, Violation
+from mainstem.sim.txn_logs import in_words
 
 
 class NoHangingTransactions(Checker):
@@ -33,5 +34,5 @@ class NoHangingTransactions(Checker):
         raise Violation(
             "T7 no transaction hangs",
             f"{place[0]}-{place[1]}: producer {producer_id} has one open since {first_offset}, and its coordinator "
-            f"has {txn}",
+            f"has {in_words(txn)}",
         )

@@ -11,6 +11,7 @@ from mainstem.core.txn.states import ONGOING, PREPARED, Transaction
 from mainstem.protocol.batch import BatchView
 from mainstem.sim.checkers import Checker
 from mainstem.sim.ledger import Place, Violation
+from mainstem.sim.txn_logs import in_words
 
 
 class OldEpochsAreOver(Checker):
@@ -29,7 +30,7 @@ class OldEpochsAreOver(Checker):
         raise Violation(
             "T4 an old epoch appends nothing",
             f"{place[0]}-{place[1]}: a batch of producer {producer_id} epoch {epoch} at {batch.base_offset}, "
-            f"and its coordinator has {txn}",
+            f"and its coordinator has {in_words(txn)}",
         )
 
 

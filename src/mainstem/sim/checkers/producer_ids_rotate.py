@@ -7,6 +7,7 @@ from mainstem.core.txn.states import EMPTY, EPOCH_MAX, NO_ID, ONGOING, PREPARED,
 from mainstem.protocol.batch import BatchView
 from mainstem.sim.checkers import Checker
 from mainstem.sim.ledger import Place, Violation
+from mainstem.sim.txn_logs import in_words
 from mainstem.sim.written import STATE_TOPIC
 
 
@@ -40,20 +41,22 @@ class ProducerIdsRotate(Checker):
                 self._own(producer_id, owner)
         producer_id, epoch = _identity(txn)
         if not 0 <= txn.producer_epoch <= EPOCH_MAX or not 0 <= epoch <= EPOCH_MAX:
-            raise Violation("T11 epochs only rise", f"{txn} has an epoch that does not exist")
+            raise Violation("T11 epochs only rise", f"an epoch that does not exist: {in_words(txn)}")
         if txn.state in (EMPTY, ONGOING) and txn.client_epoch > EPOCH_MAX - 1:
-            raise Violation("T11 the highest epoch is for markers", f"a client has it: {txn}")
+            raise Violation("T11 the highest epoch is for markers", f"a client has it: {in_words(txn)}")
         if before is None:
             return
         was_id, was_epoch = _identity(before)
         if producer_id == was_id:
             if epoch < was_epoch:
-                raise Violation("T11 epochs only rise", f"{was_id} had epoch {was_epoch}, and has {epoch}: {txn}")
+                raise Violation(
+                    "T11 epochs only rise", f"{was_id} had epoch {was_epoch}, and has {epoch}: {in_words(txn)}"
+                )
             return
         if epoch != 0 or not is_exhausted(was_epoch):
             raise Violation(
                 "T11 an id is used up before the next",
-                f"{was_id} epoch {was_epoch} is {producer_id} epoch {epoch}: {txn}",
+                f"{was_id} epoch {was_epoch} is {producer_id} epoch {epoch}: {in_words(txn)}",
             )
         self.world.count("C6 producer id rotated")
 

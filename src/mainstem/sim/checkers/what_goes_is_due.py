@@ -27,9 +27,16 @@ class WhatGoesIsDue(Checker):
         self._stopped_at: dict[tuple[bytes, int], int] = {}
         """The same when the broker was stopped, if that is how its last life ended."""
 
-    def asked(self, place: Place, offset: int) -> None:
-        """Somebody asks for the deletion of everything before this offset."""
-        self._asked[place] = max(self._asked.get(place, 0), offset)
+    def asked(self, place: Place, offset: int) -> int:
+        """Somebody asks for the deletion of everything before this offset; up to where others had before."""
+        before = self._asked.get(place, 0)
+        self._asked[place] = max(before, offset)
+        return before
+
+    def refused(self, place: Place, offset: int, before: int) -> None:
+        """Nothing came of that, and nothing will, unless somebody has asked for as much since."""
+        if self._asked[place] == offset:
+            self._asked[place] = before
 
     def died(self, broker: Broker | None, how: str) -> None:
         if broker is not None:
