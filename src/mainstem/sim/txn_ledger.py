@@ -70,6 +70,9 @@ class TxnLedger:
         self._states: dict[str, list[StateRecord]] = {}
         self._lost_pairs: dict[str, set[Pair]] = {}
         self._given_again: set[Pair] = set()
+        self._given_before: set[Pair] = set()
+        """What was given while the broker had another disk. On the older one that it has now a partition may have kept
+        batches that the coordinator's log has lost: what is written under their epoch is taken for theirs."""
         self._by_tag: dict[str, Txn] = {}
         self._asked: dict[str, int] = {}
         """By transactional id how many asked to take it, and what was open with it, and have not been answered."""
@@ -85,7 +88,7 @@ class TxnLedger:
                 break
         txn = Txn(len(self.txns), producer, transactional_id, group, pair)
         txn.asked_before = self._asked_ever.get(transactional_id, 0)
-        if pair in self._given_again:
+        if pair in self._given_again or pair in self._given_before:
             self._tear(txn)
         self.txns.append(txn)
         self._by_tag[txn.tag] = txn
@@ -229,6 +232,8 @@ class TxnLedger:
         for txn in self.txns:
             txn.is_torn = True
         self.read.clear()
+        if not self.loses_nothing:
+            self._given_before.update(self._given)
         self._given.clear()
         self._identities.clear()
         self._states.clear()
