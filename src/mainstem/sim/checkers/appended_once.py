@@ -119,12 +119,13 @@ class AppendedOnce(Checker):
 
     def _lost(self, place: Place, end: int, kept: list[BatchView], lost: list[BatchView]) -> None:
         """Of who lost a batch at the end of the log the broker knows what is before it. Not where compaction may have
-        taken that, or what was lost lay below the log's start: then it depends on what a snapshot has of it."""
+        taken that, or what was lost lay below the log's start: then it depends on what a snapshot has of it. So it may
+        have where the log comes back with nothing behind its start."""
         known: dict[int, bool] = {}
         for batch in lost:
             self._next.pop((place, batch.producer_id), None)
             known[batch.producer_id] = batch.base_offset >= end and known.get(batch.producer_id, True)
-        if self._is_compacted(place):
+        if self._may_lack_batches(place, end):
             return
         log = self._log(place)
         for batch in kept:
@@ -140,10 +141,10 @@ class AppendedOnce(Checker):
         world: Any = self.world
         return world.written.find(place)
 
-    def _is_compacted(self, place: Place) -> bool:
+    def _may_lack_batches(self, place: Place, end: int) -> bool:
         broker = self.world.process.broker
         log = None if broker is None else broker.partitions.dirs.logs.get(place)
-        return log is None or log.config.compact
+        return log is None or log.config.compact or log.log_start == end
 
     def _is_next(self, key: Key, sequence: int) -> bool:
         newest = self._newest.get(key)
