@@ -116,15 +116,15 @@ def test_a_new_epoch_begins_with_sequence_0_also_where_a_marker_brought_it(run: 
 
 
 @pytest.mark.skipif(build_name() != "interpreted", reason="compiled code takes nothing in a broker's place")
-@pytest.mark.parametrize("is_compacted", [False, True])
-def test_after_a_loss_a_producer_goes_on_behind_what_is_left(run: Run, is_compacted: bool) -> None:
-    logs = {PLACE: SimpleNamespace(config=SimpleNamespace(compact=is_compacted))}
+@pytest.mark.parametrize(("is_compacted", "log_start"), [(False, 0), (True, 0), (False, 2)])
+def test_after_a_loss_a_producer_goes_on_behind_what_is_left(run: Run, is_compacted: bool, log_start: int) -> None:
+    logs = {PLACE: SimpleNamespace(config=SimpleNamespace(compact=is_compacted), log_start=log_start)}
     run.world.process.broker = SimpleNamespace(partitions=SimpleNamespace(dirs=SimpleNamespace(logs=logs)))
     for sequence in range(3):
         run.append(sequence)
     run.once.reopened(PLACE, 2, run.written.batches[:2], run.written.batches[2:])
     run.end = 2
-    if is_compacted:
+    if is_compacted or log_start == 2:
         run.append(3)  # what was before the loss may be gone as well
     else:
         with pytest.raises(Violation, match="T2 a gap is refused"):

@@ -202,7 +202,7 @@ class RotInside:
             if self._world.offsets_may_expire:
                 allowed.add(GONE)
             if not self._was_stopped:
-                allowed |= {GONE, *(each.offset for each in self._world.groups.commits if each.group == group)}
+                allowed |= {GONE, *self._world.offsets_follow.ever(group, place)}
                 allowed |= {each.offset for each in self._world.txns.txns if each.offset is not None}
             if found not in allowed:
                 raise Violation(

@@ -54,6 +54,8 @@ class _OffsetLog:
         """By producer id, as long as its transaction is open."""
         self.ended: dict[str, bool] = {}
         """By the tag of each offset that was part of a transaction, whether that was committed."""
+        self.ever: dict[Key, set[int]] = {}
+        """All that an offset was set to without a transaction, deleted or not."""
 
     def apply(self, batch: BatchView) -> list[str]:
         """Takes a batch; what there was in it that is rare."""
@@ -76,6 +78,7 @@ class _OffsetLog:
                 self.staged.setdefault(batch.producer_id, {})[key] = position
             else:
                 self.offsets[key] = position
+                self.ever.setdefault(key, set()).add(position.offset)
         return rare
 
     def _end(self, producer_id: int, commit: bool) -> list[str]:
@@ -148,6 +151,10 @@ class OffsetsFollow(Checker):
     def offset(self, group: str, place: Place) -> int:
         found = self.find(group, place)
         return GONE if found is None else found.offset
+
+    def ever(self, group: str, place: Place) -> set[int]:
+        """All that its offset was set to without a transaction, as far back as the log is known."""
+        return {offset for log in self._logs.values() for offset in log.ever.get((group, *place), ())}
 
     def is_staged(self, group: str, place: Place, producer_id: int | None = None) -> bool:
         """Whether a transaction, or that of one producer, is open and has an offset of the group."""
