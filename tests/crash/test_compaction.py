@@ -13,6 +13,7 @@ import pytest
 from mainstem.sim.changes import every_survival
 from mainstem.sim.disk import SimDisk
 from mainstem.storage.cleaner import Cleaner
+from mainstem.storage.log import Log
 from mainstem.storage.open_files import OpenFiles
 from tests.support.compaction import PARTITION, CompactedLog, records_of, table_of
 from tests.support.log_files import check_folder
@@ -154,3 +155,39 @@ def test_a_cleaner_that_starts_over_after_a_crash_comes_to_the_same_end() -> Non
         assert candidate is not None
         cleaner.clean(candidate, NOW_MS + 10)
         assert {key for _, key, _ in expected} == {record.key for record in records_of(log)}
+
+
+def test_a_swap_that_was_undone_stays_undone_when_the_start_that_did_it_was_killed() -> None:
+    """T5. Without the `.cleaned` files beside it a `.swap` passes for a whole one, and lacks its transaction index."""
+
+    def aborted(log: Log) -> list[tuple[int, int]]:
+        return [(each.first_offset, each.last_offset) for each in log.aborted_transactions(0, log.log_end)]
+
+    def kills_in_a_start(disk: SimDisk) -> list[SimDisk]:
+        taken: list[SimDisk] = []
+        disk.after_change = lambda changed: taken.append(changed.fork())
+        open_in(disk, made.config, recovery_point=point)
+        disk.after_change = None
+        for each in taken:
+            each.kill()
+        return taken
+
+    made = prepared()
+    table, point = table_of(made.log), made.log.recovery_point
+    tried = 0
+    for moment in moments(made):
+        suffixes = {name.rpartition(".")[2] for name in moment.list_directory(DIRECTORY)}
+        if not {"swap", "cleaned"} <= suffixes:
+            continue
+        moment.kill()
+        undone = moment.fork()
+        expected = aborted(open_in(undone, made.config, recovery_point=point))
+        for first in kills_in_a_start(moment):
+            for second in kills_in_a_start(first):
+                for kept in every_survival(second.unsynced(), 1):
+                    crashed = second.fork()
+                    crashed.power_loss_keeping(kept)
+                    log = open_in(crashed, made.config, recovery_point=point)
+                    assert (aborted(log), table_of(log)) == (expected, table)
+                    tried += 1
+    assert tried > 100

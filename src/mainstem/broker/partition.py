@@ -378,8 +378,8 @@ class Partition:
             self._flush()
 
     async def sync_recovered(self) -> None:
-        """Has a thread sync the indexes that a recovery wrote, where nothing else would before the next roll."""
-        if self.leader is not None and self.log.leaves_indexes_to_a_roll:
+        """Has a thread sync what a recovery left, where nothing else would before the next roll."""
+        if self.leader is not None and self.log.leaves_files_to_a_roll:
             self._flush()
             if self._flush_turn is not None:
                 await asyncio.wait([self._flush_turn])

@@ -6,7 +6,7 @@ Everything below the recovery point survives power loss; what lies at or past it
   is the next one's, and so is what would take more open files than one may have.
 - The recovery point moves when a flush has come back without an error, and not at all where the log was cut meanwhile.
 - A segment's name is durable only after its folder was synced (KAFKA-3968), and so is that of a snapshot and of a
-  transaction index: `_has_new_names` says that there are some. So is that a name is gone, after a recovery.
+  transaction index: `_has_new_names` says that there are some.
 - Leader epochs and producer snapshots go first: what recovery goes by must not be older than what it finds.
 """
 
@@ -62,10 +62,6 @@ class DurableLog(ReadableLog):
         self._flush_ms: i64 = 0
         # By first offset the marker of each transaction that began in a segment before its marker's, until durable.
         self._undurable_ends: dict[int, int] = {}
-
-    def distrust_names(self) -> None:
-        """Whoever wrote the log before may not have synced its folder, nor has what has just recovered it."""
-        self._has_new_names = True
 
     def _check_alive(self) -> None:
         if self.failure is not None:
@@ -136,11 +132,11 @@ class DurableLog(ReadableLog):
         return self.log_end - self.recovery_point >= self._flush_messages
 
     @property
-    def leaves_indexes_to_a_roll(self) -> bool:
-        """Whether a recovery wrote indexes anew beside batches that were durable before. Where no flush comes to them
-        first, the next roll must sync them, on the loop."""
+    def leaves_files_to_a_roll(self) -> bool:
+        """Whether a recovery left files that nobody has synced, though all batches were durable before. Where no flush
+        comes to them first, the next roll must sync them, on the loop."""
         active = self._active
-        return self.recovery_point >= self.log_end and active.size > 0 and active.has_unsynced_indexes(self._flush)
+        return self.recovery_point >= self.log_end and active.size > 0 and active.has_unsynced(self._flush)
 
     @property
     def is_flushing(self) -> bool:

@@ -417,13 +417,18 @@ class Log(RestructuredLog):
             old.create()
             return
         assert base_offset > old.base_offset
-        # Where the recovery point is past this segment, no recovery will look at it: what the last one wrote anew, and
-        # no flush has come to, must be durable now. So must the names, or a transaction index that is gone may be back.
-        # The last entry of the time index, which comes now, is left to the next flush: recovery makes sure of it.
-        is_behind = old.has_unsynced_indexes(self._flush) and self._will_be_passed_over(base_offset)
+        # Where the recovery point is past this segment, no recovery will look at it: what the last one wrote anew, or
+        # found cut, and no flush has come to, must be durable now, the name of a transaction index included. A flush
+        # that is under way may be too late for that. The last entry of the time index, which comes now, is left to the
+        # next flush: recovery makes sure of it.
+        flush = None if self.recovery_point >= base_offset else self._flush
+        is_behind = old.has_unsynced(flush) and self._will_be_passed_over(base_offset)
         old.become_inactive()
-        if is_behind and (old.sync_indexes() or self._has_new_names):
-            self._fs.sync_directory(self.directory)
+        if is_behind:
+            has_new_names = old.txn_index.exists and old.txn_index.ref.dirty
+            old.sync()
+            if has_new_names or self._has_new_names or (self._flush is not None and self._flush.has_new_names):
+                self._fs.sync_directory(self.directory)
         self._add_segment(base_offset, now_ms)
         # The state may end before the segment begins, where offsets were skipped.
         self.producers.states.end_offset = max(self.producers.states.end_offset, base_offset)

@@ -14,10 +14,10 @@ must reach to the end of the file, and the log to the recovery point: a log that
   recovery point is written down, or a running Kafka left the log, which compacts past its own) a gap is let be, as in
   Kafka. What says that Kafka ran is the index of the active segment. So before that is written anew, all before it is
   made durable and a recovery point behind every gap is written down: the next recovery need not be told.
-- What comes out as it was is let be: there may be thousands of small logs, and most have lost nothing. No disk is
-  waited for either. What a recovery has written, removed or let be is made durable by the flush that moves the recovery
-  point past it, names included (`distrust_names`); until then the next recovery does the same again. Durable at once is
-  only what somebody goes by before that: that a log was cut, or a gap kept, and what lies below a log start.
+- What comes out as it was is let be: there may be thousands of small logs, and most have lost nothing. What is in the
+  files is made durable by the flush that moves the recovery point past it; until then the next recovery does the same
+  again. Names are durable before anything is written under them, also where this recovery has changed none: whoever
+  died before it may have removed some, and a segment that comes back is in the way of what was written since.
 - What was cut is told (`Log.cut`).
 - Doing it again changes nothing, and being interrupted loses nothing: only what is not durable is ever removed (D3).
 
@@ -139,7 +139,6 @@ class _Loader:
         self._cut_reason = ""
 
     def load(self, clean: bool, high_watermark: i64) -> Log:
-        has_log_start = self.log_start > 0
         listing = self._fs.list_directory(self.directory)
         if self._finish_leftovers(listing, clean):
             listing = self._fs.list_directory(self.directory)
@@ -168,9 +167,9 @@ class _Loader:
         self._load_producers()
         if not clean:
             self.producers.distrust(self.recovery_point)
-            if has_log_start:
-                # The checkpoint forgets it where the first segment begins there. What lay below must not be back then.
-                self._fs.sync_directory(self.directory)
+            # What was removed, now or by a process that died over it, must not come back beside what is written from
+            # now on, nor below a log start that the next checkpoint forgets.
+            self._fs.sync_directory(self.directory)
         log = Log(
             self._files,
             self.directory,
@@ -185,8 +184,6 @@ class _Loader:
             self.now_ms,
             self._jitter,
         )
-        if not clean:
-            log.distrust_names()
         if self._cut_bytes > 0:
             log.cut = RecoveryCut(self.log_end, self._cut_bytes, self._cut_segments, self._cut_reason)
         return log
@@ -252,9 +249,6 @@ class _Loader:
     def _finish_leftovers(self, listing: list[str], clean: bool) -> bool:
         """Whether there were any."""
         found = False
-        if not clean and any(name.endswith(names.DELETED) for name in listing):
-            # What a process that died took out of the log, and may not have come to sync, must not be back in it later.
-            self._fs.sync_directory(self.directory)
         cleaned: list[tuple[int, str]] = []
         swaps: list[tuple[int, str]] = []
         for name in listing:
@@ -268,6 +262,9 @@ class _Loader:
                 swaps.append((parsed[0], name))
         if cleaned:
             first = min(cleaned)[0]
+            if not clean:
+                # A start that died may have removed the `.swap` that these undo: alone it would pass for a whole one.
+                self._fs.sync_directory(self.directory)
             undone = [name for offset, name in swaps if offset >= first]
             for name in undone:
                 self._fs.remove(self._path(name))
@@ -473,9 +470,12 @@ class _Loader:
         Compaction leaves such gaps, below the recovery point, where all is as it was. Past it nothing is compacted
         and every segment begins where the one before it ends; so a segment is missing, or the end of one, and what
         comes after is no prefix of what was written. Kafka may compact past the recovery point that it last wrote
-        down, and its gaps are let be.
+        down, and its gaps are let be. One that begins before that end is in the way where it may be durable; past the
+        recovery point it has come back from before a truncation.
         """
         if segment.base_offset < self.log_end:
+            if segment.base_offset >= self.recovery_point and self.log_end >= self.gaps_until:
+                return False
             raise StorageError(segment.log.path, f"the segment before it goes on to offset {self.log_end}")
         if self.log_end >= self.gaps_until:
             return False

@@ -103,15 +103,22 @@ class Retirement(Restructuring):
     ) -> None:
         super().__init__(fs, directory, gone, snapshots_gone, due_ms)
         self.count: i64 = len(gone)
+        self._txn_indexes: list[FileRef] = []
         for segment in gone:
-            if segment.log.dirty:
-                segment.log.pin()
-                self._pins.append(segment.log)
+            # Indexes of offsets and times are built anew where they are wrong; nobody sees what these lack.
+            index = segment.txn_index
+            for ref in [segment.log, index.ref] if index.exists else [segment.log]:
+                if ref.dirty:
+                    ref.pin()
+                    self._pins.append(ref)
+            if index.exists and index.ref.dirty:
+                self._txn_indexes.append(index.ref)
 
     def add_unsynced(self, flush: FlushJob) -> None:
         for ref in self._pins:
             if ref.dirty:
                 flush.add(ref)
+                flush.has_new_names = flush.has_new_names or ref in self._txn_indexes
 
     def _rename(self) -> None:
         for segment, snapshot in zip(self._gone, self._snapshots_gone, strict=True):

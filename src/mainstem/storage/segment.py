@@ -152,8 +152,8 @@ class Segment:
 
     def rebuild_indexes(self) -> None:
         """Writes both indexes from the batches, as an append of each of them would have. Blocks."""
-        self.begin_indexes()
         file = self.log.pin()
+        self.begin_indexes()
         try:
             scan = HeaderScan(file, 0, self.size, False)
             next_offset: i64 = self.base_offset
@@ -323,21 +323,9 @@ class Segment:
         """Makes the files durable. Blocks."""
         self._sync(self.refs())
 
-    def has_unsynced_indexes(self, flush: FlushJob | None) -> bool:
-        """Whether something was written to the indexes that no flush has made durable, nor `flush`, under way, will."""
-        for ref in self.refs():
-            if ref is not self.log and ref.dirty and not (flush is not None and flush.covers(ref)):
-                return True
-        return False
-
-    def sync_indexes(self) -> bool:
-        """Makes the indexes durable; whether the directory must be synced too. Blocks, but for little."""
-        index = self.txn_index
-        is_new: bool = index.exists and index.ref.dirty
-        self._sync([self.offset_index.ref, self.time_index.ref])
-        if is_new:
-            self._sync([index.ref])
-        return is_new
+    def has_unsynced(self, flush: FlushJob | None) -> bool:
+        """Whether something was written to the files that no flush has made durable, nor `flush`, under way, will."""
+        return any(ref.dirty and not (flush is not None and flush.covers(ref)) for ref in self.refs())
 
     def _sync(self, refs: list[FileRef]) -> None:
         for ref in refs:

@@ -1,6 +1,6 @@
 """Opening after a crash: what is cut, what is not, and what is written anew (D1 to D7)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -699,7 +699,7 @@ def test_a_swap_that_was_cut_short_takes_the_place_of_a_last_segment_of_one_reco
     assert len({each[0] for each in found}) == len(found)
 
 
-def test_recovering_a_log_that_has_lost_nothing_writes_nothing_and_waits_for_no_disk() -> None:
+def test_recovering_a_log_that_has_lost_nothing_writes_nothing() -> None:
     """There may be thousands of them, one after the other."""
     disk = new_disk()
     log = open_in(disk, SETTINGS)
@@ -711,7 +711,8 @@ def test_recovering_a_log_that_has_lost_nothing_writes_nothing_and_waits_for_no_
         disk.kill()
         disk.counts.clear()
         log = open_in(disk, SETTINGS, recovery_point=recovery_point)
-        assert disk.counts.keys().isdisjoint({"sync", "sync_directory", "write", "truncate", "remove", "rename"})
+        assert disk.counts.keys().isdisjoint({"sync", "write", "truncate", "remove", "rename"})
+        assert disk.counts["sync_directory"] == 1
         assert disk.unsynced() == []
         assert file_contents(disk) == expected
         assert log.producers.states.end_offset == 10
@@ -801,6 +802,97 @@ def test_a_transaction_that_was_cut_aborts_nothing_after_a_roll_that_no_recovery
         assert again.aborted_transactions(0, 2) == []
         rolled += len(again.segments) == 2
     assert rolled > 0
+
+
+def crashes_of(disk: SimDisk, work: Callable[[], object]) -> list[SimDisk]:
+    """What a kill leaves after each change that `work` makes."""
+    taken: list[SimDisk] = []
+    disk.after_change = lambda changed: taken.append(changed.fork())
+    work()
+    disk.after_change = None
+    for image in taken:
+        image.kill()
+    return taken
+
+
+def survivals_of(disk: SimDisk) -> Iterator[SimDisk]:
+    for kept in every_survival(disk.unsynced(), 3):
+        image = disk.fork()
+        image.power_loss_keeping(kept)
+        yield image
+
+
+def truncated(disk: SimDisk, end: int) -> list[SimDisk]:
+    """A log of two segments that is cut to `end`, killed at each step; its recovery point was lowered before."""
+    log = open_in(disk)
+    for number in range(5):
+        append(log, batch(b"old %d" % number))
+        if number == 2:
+            log.roll(NOW_MS)
+    log.flush(NOW_MS)
+    return crashes_of(disk, lambda: log.truncate_to(end, NOW_MS))
+
+
+@pytest.mark.parametrize("rolls", [False, True])
+def test_a_segment_that_a_truncation_removed_is_in_nobodys_way_when_it_comes_back(rolls: bool) -> None:
+    """The truncation was killed before it came to sync the folder, and what was written since may be durable."""
+    crashed = truncated(new_disk(), 2)
+    assert len(crashed) > 3
+    for disk in crashed:
+        log = open_in(disk, recovery_point=2)
+        end = log.log_end
+        for number in range(4):
+            append(log, batch(b"new %d" % number))
+            if rolls and number == 0:
+                log.roll(NOW_MS)
+        log.active_segment.sync()  # as a flush does it, before it syncs the folder
+        for image in survivals_of(disk):
+            again = open_in(image, recovery_point=2)
+            assert 2 <= again.log_end <= end + 4
+            offsets = [each.base_offset for each in read_all(again)]
+            assert offsets == list(range(len(offsets)))
+
+
+def test_the_cut_end_of_a_truncation_does_not_come_back_in_front_of_a_newer_segment() -> None:
+    """D1. No recovery looks behind a segment that begins at the recovery point."""
+    for disk in truncated(new_disk(), 1):
+        log = open_in(disk, recovery_point=1)
+        if log.log_end > 1:
+            continue
+        log.roll(NOW_MS)
+        append(log, batch(b"new"))
+        for image in survivals_of(disk):
+            again = open_in(image, recovery_point=1)
+            assert [each.base_offset for each in read_all(again)] in ([0], [0, 1])
+
+
+def test_a_roll_beside_the_flush_of_what_a_recovery_wrote_loses_no_aborted_transaction() -> None:
+    """T5. The flush writes epochs first, and with them the new segment is there: no recovery looks behind it."""
+    disk = new_disk()
+    log = open_in(disk)
+    append(log, batch(b"x", producer_id=1, epoch=0, sequence=0, transactional=True))
+    append(log, marker(1, 0, commit=False), origin=Origin.COORDINATOR)
+    append(log, batch(b"y"))
+    log.flush(NOW_MS)
+    disk.kill()
+    log = open_in(disk, recovery_point=3)
+    assert log.leaves_files_to_a_roll
+    log.assign_epoch(1)
+    job = log.begin_flush(NOW_MS)
+
+    def work() -> None:
+        log.roll(NOW_MS)
+        append(log, batch(b"z"), leader_epoch=1)
+        job.run()
+        log.finish_flush(job)
+
+    crashed: list[SimDisk] = []
+    disk.after_change = lambda changed: crashed.append(changed.fork())
+    work()
+    disk.after_change = None
+    for image in (left for each in crashed for left in survivals_of(each)):
+        again = open_in(image, recovery_point=3)
+        assert [(each.first_offset, each.last_offset) for each in again.aborted_transactions(0, 3)] == [(0, 1)]
 
 
 def test_a_segment_that_begins_where_the_last_snapshot_is_has_a_durable_name_after_a_flush() -> None:

@@ -2,12 +2,14 @@
 
 import pytest
 
+from mainstem.core.log.producers import Origin
+from mainstem.sim.changes import every_survival
 from mainstem.sim.disk import SimDisk
 from mainstem.sim.faults import Effect, Fault
 from mainstem.storage.errors import StorageError
 from mainstem.storage.log import Log
 from tests.support.compaction import CompactedLog
-from tests.support.logs import DIRECTORY, NOW_MS, append, batch, config, new_disk, open_in, read_all
+from tests.support.logs import DIRECTORY, NOW_MS, append, batch, config, marker, new_disk, open_in, read_all
 
 SIZE = len(batch(b"00"))
 
@@ -174,6 +176,26 @@ def test_a_flush_covers_what_is_on_its_way_out() -> None:
     disk.power_loss_keeping({})
     assert durable == 2
     assert open_in(disk, config()).log_end == durable
+
+
+def test_what_a_flush_covers_of_segments_on_their_way_out_has_its_transaction_indexes() -> None:
+    """T5. Where the renames do not survive, a recovery goes by the recovery point, and looks at none of them."""
+    disk = new_disk()
+    settings = config(retention_bytes=1)
+    log = open_in(disk, settings)
+    append(log, batch(b"x", producer_id=1, epoch=0, sequence=0, transactional=True))
+    append(log, marker(1, 0, commit=False), origin=Origin.COORDINATOR)
+    for value in (b"y", b"z"):
+        log.roll(NOW_MS)
+        append(log, batch(value))
+    assert log.begin_retirement(NOW_MS) is not None
+    log.flush(NOW_MS)
+    for kept in every_survival(disk.unsynced(), 3):
+        image = disk.fork()
+        image.power_loss_keeping(kept)
+        again = open_in(image, settings, recovery_point=log.recovery_point)
+        found = again.aborted_transactions(again.log_start, again.log_end)
+        assert [(each.first_offset, each.last_offset) for each in found] == [(0, 1)]
 
 
 def test_files_are_not_removed_before_they_have_left_the_log() -> None:
