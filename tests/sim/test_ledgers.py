@@ -289,3 +289,16 @@ def test_a_new_topic_has_nothing_of_the_one_before_it() -> None:
     assert counts["A2 new topic of an old name read"] == 1
     with pytest.raises(Violation, match="P10 a new topic is empty"):
         churn.check("churn0", [b"old"])
+
+
+def test_a_generation_that_nobody_was_assigned_counts_as_long_as_its_coordinator_leads() -> None:
+    """Seed 400009808: it is not logged before that, and a coordinator that begins anew in one life gives it again."""
+    ledger = Groups(loses_nothing=True).ledger
+    term = 1
+    ledger.term_of = lambda group: term
+    ledger.joined("group", 2, 1)
+    assert ledger.is_over("group", 1, 1)
+    term = 2
+    assert not ledger.is_over("group", 1, 1)
+    ledger.assigned("group", 2, "member", [0], 1)
+    assert ledger.is_over("group", 1, 1)

@@ -97,8 +97,7 @@ class LogMoves:
                 return  # it was asked to go elsewhere since
             if self._stopping:
                 raise RemoteError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the broker stops")
-            if partitions.find(*key) is not partition:
-                raise RemoteError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition} was deleted")
+            self._check_there(partition)
             if target.offline is not None:
                 raise RemoteError(ErrorCode.KAFKA_STORAGE_ERROR, f"{target.path} is offline: {target.offline}")
             move = dirs.moves.get(key)
@@ -119,12 +118,17 @@ class LogMoves:
                     partitions.log_failed(partition, error)
                 raise RemoteError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
             if move is None:
-                partitions.find(*key)  # tells why it is not here any more
+                self._check_there(partition)
                 raise RemoteError(ErrorCode.KAFKA_STORAGE_ERROR, f"{partition} cannot move to {target.path} any more")
             log.info("moving a partition", extra={"partition": str(partition), "to": target.path})
             begun = move
             task = self._start(self._run(partition, begun))
             task.add_done_callback(lambda done: self._finished(key, begun, done))
+
+    def _check_there(self, partition: Partition) -> None:
+        """RemoteError where it has gone, though another topic may have its name by now."""
+        if self._broker.partitions.find(partition.topic, partition.index) is not partition:
+            raise RemoteError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition} was deleted")
 
     def _start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = self._broker.loop.create_task(work)

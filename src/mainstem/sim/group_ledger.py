@@ -91,7 +91,11 @@ class GroupLedger:
         self._logged_count = 0
         self._generations: dict[str, list[tuple[int, int, int]]] = {}
         """Of each group the generations that are logged: where, and which; -1 for its tombstone."""
-        self._joined: dict[tuple[str, int], int] = {}
+        self._joined: dict[tuple[str, int, int], int] = {}
+        """By group, life of the broker and term of the coordinator the newest generation that somebody was told of. It
+        is logged when it is assigned: a coordinator that begins anew counts from what its log has."""
+        self.term_of: Callable[[str], int] = lambda group: 0
+        """The term of a group's coordinator."""
         self._assigned: dict[str, int] = {}
         self._assignments: dict[tuple[str, int], dict[str, list[int]]] = {}
         self._counts_from: dict[str, int] = {}
@@ -109,7 +113,8 @@ class GroupLedger:
     def joined(self, group: str, generation: int, life: int, gone: int = 0) -> None:
         if gone != self._gone[group]:
             return
-        self._joined[group, life] = max(self._joined.get((group, life), -1), generation)
+        key = (group, life, self.term_of(group))
+        self._joined[key] = max(self._joined.get(key, -1), generation)
 
     def assigned(
         self, group: str, generation: int, member: str, partitions: list[int], life: int, gone: int = 0
@@ -140,7 +145,7 @@ class GroupLedger:
 
     def is_over(self, group: str, generation: int, life: int) -> bool:
         """Whether somebody has been told of a later generation."""
-        newest = max(self._assigned.get(group, -1), self._joined.get((group, life), -1))
+        newest = max(self._assigned.get(group, -1), self._joined.get((group, life, self.term_of(group)), -1))
         return generation >= 0 and newest > generation
 
     def committed(self, commit: Commit, code: ErrorCode) -> None:
@@ -255,8 +260,8 @@ class GroupLedger:
             self._assigned.pop(group)
             if generation >= 0:
                 self._assigned[group] = generation
-        for key in [key for key in self._joined if key[0] == group]:
-            del self._joined[key]
+        for told in [told for told in self._joined if told[0] == group]:
+            del self._joined[told]
         for key in [key for key in self._assignments if key[0] == group and key[1] > generation]:
             del self._assignments[key]
 

@@ -66,6 +66,7 @@ from mainstem.sim.complaints import listening
 from mainstem.sim.disk import SimDisk
 from mainstem.sim.faults import Effect, Fault
 from mainstem.sim.group_ledger import GroupLedger
+from mainstem.sim.group_shards import term_of
 from mainstem.sim.late_markers import LateMarkers
 from mainstem.sim.ledger import Ledger, Place, Send, Violation
 from mainstem.sim.lines import Lines
@@ -164,6 +165,7 @@ class World:
         self.ledger.loses_nothing = self.durable
         self.groups = GroupLedger(self.count)
         self.groups.loses_nothing = self.durable
+        self.groups.term_of = lambda group: term_of(self.process.broker, group)
         self.txns = TxnLedger(self.count)
         self.txns.loses_nothing = self.durable
         self.written = Written(self.disk, self.ledger.damaged.__contains__)

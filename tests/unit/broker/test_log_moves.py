@@ -223,12 +223,18 @@ def test_no_more_partitions_are_copied_at_once_than_the_setting_says(given: dict
     run(story, **given)
 
 
-def test_a_partition_deleted_while_the_folder_of_its_copy_is_made_is_told_and_leaves_nothing() -> None:
+@pytest.mark.parametrize("is_made_anew", [False, True])
+def test_a_partition_deleted_while_the_folder_of_its_copy_is_made_is_told_and_leaves_nothing(
+    is_made_anew: bool,
+) -> None:
+    """Also where another topic has its name by then (seed 400004282): no disk has failed."""
+
     async def story(broker: FakeBroker) -> None:
         broker.controller.answer = broker.assign
         topic_id = await broker.create_topic("t")
         partition = broker.produce("t", 0, batch(b"value"))
         await partition.settle()
+        await broker.create_topic("another")
         broker.loop.set_default_executor(ThreadPoolExecutor(1))
         held = threading.Event()
         blocked = broker.loop.run_in_executor(None, held.wait, 10)
@@ -237,6 +243,8 @@ def test_a_partition_deleted_while_the_folder_of_its_copy_is_made_is_told_and_le
         await asyncio.sleep(0)
         deleted = broker.loop.create_task(broker.replay(RemoveTopicRecord(topic_id=topic_id)))
         await asyncio.sleep(0)
+        if is_made_anew:
+            broker.partitions.by_place["t", 0] = broker.partitions.by_place["another", 0]
         held.set()
         await blocked
         await deleted
