@@ -401,7 +401,10 @@ class _Loader:
             segment = self.segments[at]
             if segment.base_offset != self.log_end and not self._may_follow(segment):
                 self._cover_gaps(at, self.log_end)
-                self._remove_from(at, f"offsets {self.log_end} to {segment.base_offset - 1} are missing")
+                what = f"offsets {self.log_end} to {segment.base_offset - 1} are missing"
+                if segment.base_offset < self.log_end:
+                    what = f"offsets {segment.base_offset} to {self.log_end - 1} are there twice"
+                self._remove_from(at, what)
                 break
             if at + 1 == len(self.segments):
                 self._cover_gaps(at, segment.base_offset)
@@ -474,7 +477,7 @@ class _Loader:
         recovery point it has come back from before a truncation.
         """
         if segment.base_offset < self.log_end:
-            if segment.base_offset >= self.recovery_point and self.log_end >= self.gaps_until:
+            if segment.base_offset >= max(self.recovery_point, self.gaps_until):
                 return False
             raise StorageError(segment.log.path, f"the segment before it goes on to offset {self.log_end}")
         if self.log_end >= self.gaps_until:
@@ -511,6 +514,9 @@ class _Loader:
                     break
                 last_epoch = batch.leader_epoch
                 segment.index_batch(batch, scan.position)
+                if 0 <= batch.leader_epoch < self.epochs.epoch_for(batch.last_offset):
+                    # The file is of before a truncation, or of batches that are lost.
+                    self.epochs.truncate_from_end(batch.base_offset)
                 if batch.leader_epoch > self.epochs.latest:
                     self.epochs.assign(batch.leader_epoch, batch.base_offset)
                 completed = apply_batch(states, batch)

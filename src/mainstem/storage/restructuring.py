@@ -122,6 +122,8 @@ class Retirement(Restructuring):
 
     def _rename(self) -> None:
         for segment, snapshot in zip(self._gone, self._snapshots_gone, strict=True):
-            self._mark_deleted(segment, snapshot)
+            # Its batches first: they must not come back without their transaction index. An index alone goes anyway.
+            segment.log.rename(self._fs, segment.log.path + names.DELETED)
             # Or the next one's renaming could survive a power cut that this one's does not: a hole.
             self._fs.sync_directory(self._directory)
+            self._mark_deleted(segment, snapshot)

@@ -153,8 +153,8 @@ class Segment:
     def rebuild_indexes(self) -> None:
         """Writes both indexes from the batches, as an append of each of them would have. Blocks."""
         file = self.log.pin()
-        self.begin_indexes()
         try:
+            self.begin_indexes()
             scan = HeaderScan(file, 0, self.size, False)
             next_offset: i64 = self.base_offset
             while scan.advance():
@@ -165,7 +165,7 @@ class Segment:
             self.log.unpin()
             self.end_indexes()
         # Below the recovery point nothing else would make them durable.
-        self.sync()
+        self._sync([self.offset_index.ref, self.time_index.ref])
 
     def check_follows(self, batch: BatchView, next_offset: i64, position: i64) -> None:
         """StorageError where a batch's offsets cannot be those that come next here: no checksum covers them."""
@@ -574,9 +574,9 @@ class Segment:
         return refs
 
     def add_suffix(self, suffix: str) -> None:
-        """Renames the files that are there, in Kafka's order."""
+        """Renames the files that are there and have it not, in Kafka's order."""
         for ref in self.refs():
-            if self._fs.exists(ref.path):
+            if not ref.path.endswith(suffix) and self._fs.exists(ref.path):
                 ref.rename(self._fs, ref.path + suffix)
 
     def change_suffix(self, old: str, new: str) -> None:

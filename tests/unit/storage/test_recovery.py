@@ -895,6 +895,44 @@ def test_a_roll_beside_the_flush_of_what_a_recovery_wrote_loses_no_aborted_trans
         assert [(each.first_offset, each.last_offset) for each in again.aborted_transactions(0, 3)] == [(0, 1)]
 
 
+def test_a_recovery_believes_the_batches_and_not_a_leader_epoch_that_they_contradict() -> None:
+    """D6. A replica that led, cut what it had written, and was killed before a flush wrote its epochs anew: what it
+    said of where an epoch ends would have others cut what is committed."""
+    disk = new_disk()
+    log = open_in(disk)
+
+    def follow(offset: int, epoch: int) -> None:
+        data = batch(b"v", base_offset=offset, leader_epoch=epoch)
+        log.append_as_follower(data, 0, len(data), 9, NOW_MS)
+
+    for offset in range(4):
+        follow(offset, 1)
+    append(log, batch(b"stale"), leader_epoch=3)
+    log.flush(NOW_MS)
+    log.truncate_to(4, NOW_MS)
+    for offset, epoch in ((4, 1), (5, 1), (6, 4)):
+        follow(offset, epoch)
+    expected = log.epochs.entries()
+    disk.kill()
+    again = open_in(disk, recovery_point=4)
+    assert again.epochs.entries() == expected
+    assert [again.epoch_for(offset) for offset in range(7)] == [1, 1, 1, 1, 1, 1, 4]
+
+
+def test_epochs_that_were_written_before_their_batches_are_lost_with_them() -> None:
+    for disk in truncated(new_disk(), 2):
+        log = open_in(disk, recovery_point=2)
+        append(log, batch(b"new"), leader_epoch=3)
+        taken: list[SimDisk] = []
+        disk.after_change = lambda changed, taken=taken: taken.append(changed.fork())
+        log.flush(NOW_MS)
+        disk.after_change = None
+        for image in (left for each in taken for left in survivals_of(each)):
+            again = open_in(image, recovery_point=2)
+            batches = {each.base_offset: each.leader_epoch for each in read_all(again)}
+            assert {offset: again.epoch_for(offset) for offset in batches} == batches
+
+
 def test_a_segment_that_begins_where_the_last_snapshot_is_has_a_durable_name_after_a_flush() -> None:
     """KAFKA-3968: its roll takes no snapshot, whose name would have been made durable along with it."""
     disk = new_disk()

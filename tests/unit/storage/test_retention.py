@@ -198,6 +198,37 @@ def test_what_a_flush_covers_of_segments_on_their_way_out_has_its_transaction_in
         assert [(each.first_offset, each.last_offset) for each in found] == [(0, 1)]
 
 
+@pytest.mark.parametrize("is_beside", [False, True], ids=["flushed before", "flushed beside"])
+def test_a_segment_that_comes_back_from_retention_has_its_transaction_index(is_beside: bool) -> None:
+    """T5. Of renames that nobody has synced any may survive: no recovery looks at what lies below its point."""
+    disk = new_disk()
+    settings = config(retention_bytes=1)
+    log = open_in(disk, settings)
+    for sequence in range(2):
+        append(log, batch(b"x", producer_id=1, epoch=0, sequence=sequence, transactional=True))
+        append(log, marker(1, 0, commit=False), origin=Origin.COORDINATOR)
+        log.roll(NOW_MS)
+    append(log, batch(b"z"))
+    if not is_beside:
+        log.flush(NOW_MS)
+    job = log.begin_retirement(NOW_MS)
+    assert job is not None
+    if is_beside:
+        log.flush(NOW_MS)
+    crashed: list[SimDisk] = []
+    disk.after_change = lambda changed: crashed.append(changed.fork())
+    job.run()
+    log.finish_restructuring(job)
+    for moment in crashed:
+        for kept in every_survival(moment.unsynced(), 3):
+            image = moment.fork()
+            image.power_loss_keeping(kept)
+            again = open_in(image, settings, recovery_point=log.recovery_point)
+            offsets = {each.base_offset for each in read_all(again)}
+            aborted = {each.first_offset for each in again.aborted_transactions(again.log_start, again.log_end)}
+            assert {first for first in (0, 2) if first in offsets} <= aborted
+
+
 def test_files_are_not_removed_before_they_have_left_the_log() -> None:
     disk = new_disk()
     log = filled(disk, retention_ms=5000, file_delete_delay_ms=0)
