@@ -122,6 +122,8 @@ class Observer:
                 if code is ErrorCode.OFFSET_OUT_OF_RANGE and offset < partition.log.log_start:
                     offset = partition.log.log_start
                     continue
+                if code is ErrorCode.NOT_LEADER_OR_FOLLOWER and partition.leader is not None:
+                    continue  # it was cleaned meanwhile
                 if code is not ErrorCode.NONE or after == offset:
                     break
                 values += [value for at, value in records if at < end]
